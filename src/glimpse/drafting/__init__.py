@@ -1,0 +1,12 @@
+"""Drafters by name. Others are found through the entry-point group `glimpse.drafters`."""
+
+from glimpse.registry import Registry
+
+DRAFTERS = Registry(
+    "glimpse.drafters",
+    {
+        "none": "glimpse.drafting.none:NoDrafter",
+        "sparse": "glimpse.drafting.sparse:SparseDrafter",
+        "lookup": "glimpse.drafting.lookup:LookupDrafter",
+    },
+)

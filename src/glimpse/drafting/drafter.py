@@ -1,11 +1,15 @@
-"""What a drafter is, and what a draft is."""
+"""What a drafter is, what a draft is, and what a drafter learns of its drafts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
+
+from glimpse.attention.plan import RowSpec
+from glimpse.cache.pool import PagePool
+from glimpse.cache.rows import RowView
 
 if TYPE_CHECKING:
     from glimpse.sampling.law import Laws
@@ -30,3 +34,64 @@ class Draft:
     """[n] uint8: which source of the drafter made each node."""
     law: Laws | None = None
     """The laws the tokens were really drawn from, one a node; None for a deterministic proposal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a verification made of one row, after the cut: what drafters and pacers learn from."""
+
+    slot: int
+    drafted: int
+    """Draft tokens that were verified."""
+    accepted: int
+    """How many of them were accepted and kept."""
+    tokens: list[int]
+    """The committed tokens: accepted ones and, unless a stop cut it off, the target's own."""
+    importance: Tensor | None = None
+    """[layers, kv_heads, queries, length]: attention weights of the verified queries that were kept, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftContext:
+    """What a drafter may be built from."""
+
+    pool: PagePool
+    budget: float
+    """Share of the context that a sparse draft reads."""
+
+
+class Drafter(Protocol):
+    """Proposes tokens for rows; it sees rows, never the engine. Acts on all rows it is given at once.
+
+    A drafter that `needs_forward` hands over what each row feeds into the next forward, which yields one more draft
+    token a row; any other hands over whole drafts.
+    """
+
+    name: str
+    needs_forward: bool
+    gives_tree: bool
+    has_law: bool
+    """Draft tokens are drawn from a law of the drafter's own (else each is a deterministic proposal)."""
+    wants_prompt_topk: bool
+    lossless: bool
+    importance: int
+    """Of how many accepted queries it wants the attention weights (0: none)."""
+
+    @classmethod
+    def build(cls, context: DraftContext) -> Drafter:
+        """A drafter for an engine."""
+
+    def admit(self, rows: RowView) -> None:
+        """Requests have entered these rows; their prompts are in `rows.history`."""
+
+    def ready(self, rows: RowView) -> list[bool]:
+        """Whether a draft can begin now; if not, one verification with importance must come first."""
+
+    def plan(self, rows: RowView, room: list[int]) -> list[RowSpec] | Draft:
+        """One RowSpec a row, or the draft itself, at most `room[i]` more tokens for row i; 0 is legal."""
+
+    def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """What became of these rows' verifications; the history already holds the committed tokens."""
+
+    def retire(self, rows: RowView) -> None:
+        """Frees everything kept for these rows."""

@@ -1,0 +1,8 @@
+"""Pacers by name. Others are found through the entry-point group `glimpse.pacers`."""
+
+from glimpse.registry import Registry
+
+PACERS = Registry(
+    "glimpse.pacers",
+    {"fixed": "glimpse.pacing.fixed:FixedPacer", "entropy": "glimpse.pacing.entropy:EntropyPacer"},
+)

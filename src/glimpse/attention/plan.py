@@ -1,0 +1,111 @@
+"""From rows of a ragged batch to what attention needs to know of them, once per forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glimpse.cache.recall import RecallSet
+from glimpse.cache.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpec:
+    """What one row feeds into the next forward: positions `start` up to `start + count` of its sequence.
+
+    `recall`: None reads everything before; a set reads only that (draft rows).
+    `parents`: for a draft tree, the parent of each of the last len(parents) tokens, counted among them (-1: the token
+    before the tree); None for a chain.
+    `outputs`: logits are wanted of that many trailing tokens. `importance`: attention weights are wanted of that many
+    trailing queries; only for rows that read everything.
+    """
+
+    slot: int
+    sequence: Sequence
+    start: int
+    count: int
+    recall: RecallSet | None = None
+    parents: Tensor | None = None
+    outputs: int = 1
+    importance: int = 0
+
+    @property
+    def stop(self) -> int:
+        """The length of the sequence after this forward."""
+        return self.start + self.count
+
+    @property
+    def kv_read(self) -> int:
+        """Positions whose keys and values the row reads."""
+        return self.stop if self.recall is None else len(self.recall) + self.stop - self.recall.base
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRow:
+    """A row with its place in the batch: tokens `begin` up to `end`, the runs of slots it reads in place, its mask."""
+
+    spec: RowSpec
+    begin: int
+    end: int
+    extents: list[tuple[int, int]]
+    mask: Tensor | None
+    """[count, count] bool among the row's own tokens (True: may see); None when each sees all before it and count is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A ragged batch, ready for attention. N tokens in all."""
+
+    rows: list[PlannedRow]
+    positions: Tensor
+    """[N] int64: the rotary position of each token (depth in a tree, not place in the cache)."""
+    slots: Tensor
+    """[N] int64: where each token's keys and values go."""
+    outputs: Tensor
+    """Indices into the N tokens whose logits are wanted, row after row."""
+
+
+def plan_batch(specs: list[RowSpec]) -> Plan:
+    """Lays the rows end to end. Every sequence must already have room for its `stop` positions."""
+    rows, positions, slots, outputs, begin = [], [], [], [], 0
+    for spec in specs:
+        end = begin + spec.count
+        read_from = 0 if spec.recall is None else spec.recall.base
+        extents = spec.sequence.extents(read_from, spec.stop)
+        rows.append(PlannedRow(spec, begin, end, extents, own_mask(spec)))
+        positions.append(_rotary_positions(spec))
+        slots.append(spec.sequence.slots(spec.start, spec.stop))
+        outputs.append(torch.arange(end - spec.outputs, end))
+        begin = end
+    return Plan(rows, torch.cat(positions), torch.cat(slots), torch.cat(outputs))
+
+
+def ancestors(parents: Tensor) -> Tensor:
+    """[n, n] bool: entry (i, j) says whether node j is node i or one of its ancestors."""
+    count = len(parents)
+    seen = torch.eye(count, dtype=torch.bool, device=parents.device)
+    for node, parent in enumerate(parents.tolist()):
+        if parent >= 0:
+            seen[node] |= seen[parent]
+    return seen
+
+
+def own_mask(spec: RowSpec) -> Tensor | None:
+    """Which of the row's own tokens each of them may see."""
+    if spec.count == 1:
+        return None
+    mask = torch.ones(spec.count, spec.count, dtype=torch.bool).tril()
+    if spec.parents is not None and len(spec.parents):
+        first = spec.count - len(spec.parents)
+        mask[first:, first:] = ancestors(spec.parents)
+    return mask
+
+
+def _rotary_positions(spec: RowSpec) -> Tensor:
+    positions = torch.arange(spec.start, spec.stop)
+    if spec.parents is not None and len(spec.parents):
+        first = spec.count - len(spec.parents)
+        positions[first:] = spec.start + first - 1 + ancestors(spec.parents).sum(-1)
+    return positions

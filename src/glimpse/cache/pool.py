@@ -1,0 +1,119 @@
+"""The paged pool of keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glimpse.errors import ArgumentError
+
+
+class OutOfPages(Exception):
+    """The pool has fewer free pages than were asked for; nothing was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What one position of the cache holds."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+
+    def bytes_per_token(self, dtype: torch.dtype) -> int:
+        """Bytes of keys and values of one position over all layers."""
+        return self.layers * 2 * self.kv_heads * self.head_dim * dtype.itemsize
+
+
+class PagePool:
+    """Fixed pages of keys and values, counted by reference.
+
+    `keys` and `values` are [layers, kv_heads, pages * page_size, head_dim]: each head's positions lie together, so that
+    consecutive pages of one sequence can be read as one view. Memory is touched only where pages are used.
+    """
+
+    def __init__(
+        self, shape: CacheShape, pages: int, page_size: int, dtype: torch.dtype, device: torch.device | str = "cpu"
+    ) -> None:
+        if pages < 1 or page_size < 1:
+            raise ArgumentError(f"a cache of {pages} pages of {page_size} tokens is empty; both must be at least 1")
+        size = (shape.layers, shape.kv_heads, pages * page_size, shape.head_dim)
+        self.shape, self.pages, self.page_size = shape, pages, page_size
+        self.keys = torch.zeros(size, dtype=dtype, device=device)
+        self.values = torch.zeros(size, dtype=dtype, device=device)
+        self._references = np.zeros(pages, dtype=np.int32)
+        self._wished = np.zeros(pages, dtype=np.int32)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the pages are."""
+        return self.keys.device
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that nobody holds."""
+        return int((self._references == 0).sum())
+
+    def pages_for(self, tokens: int) -> int:
+        """Pages that hold `tokens` positions."""
+        return -(-tokens // self.page_size)
+
+    def wish(self, count: int) -> int:
+        """A page from which `count` pages in a row are free and unwished for, or the longest such run's first page.
+
+        Marks the run, so that other sequences take theirs elsewhere while there is room: a sequence whose pages lie
+        together is read without a copy. It is only a wish; `unwish` gives it up.
+        """
+        start, length = _first_run((self._references == 0) & (self._wished == 0), count)
+        self._wished[start : start + min(count, length)] += 1
+        return start
+
+    def unwish(self, start: int, count: int) -> None:
+        """Gives up what `wish(count)` marked from page `start` on."""
+        marked = self._wished[start : start + count]
+        marked[marked > 0] -= 1
+
+    def allocate(self, count: int, start: int) -> list[int]:
+        """Takes `count` free pages, the ones from page `start` on first. Raises OutOfPages and takes none if too few."""
+        free = np.flatnonzero(self._references == 0)
+        if len(free) < count:
+            raise OutOfPages(f"{count} pages asked for, {len(free)} free")
+        ahead = (free >= start) & (free < start + count)
+        order = np.lexsort((free, self._wished[free] > 0, ~ahead))
+        taken = np.sort(free[order[:count]])
+        self._references[taken] = 1
+        return [int(page) for page in taken]
+
+    def retain(self, pages: list[int]) -> None:
+        """Adds one holder to each page (sharing)."""
+        np.add.at(self._references, pages, 1)
+
+    def release(self, pages: list[int]) -> None:
+        """Drops one holder of each page; a page without holders is free."""
+        if len(pages) and (self._references[pages] <= 0).any():
+            raise AssertionError("a page was released more often than it was taken")
+        np.subtract.at(self._references, pages, 1)
+
+    def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Stores keys and values [N, kv_heads, head_dim] of one layer at `slots` [N] (page * page_size + offset)."""
+        self.keys[layer].index_copy_(1, slots, keys.transpose(0, 1))
+        self.values[layer].index_copy_(1, slots, values.transpose(0, 1))
+
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Copies the keys and values at slots `source` [M] to slots `target` [M] in every layer (they may overlap)."""
+        self.keys[:, :, target] = self.keys[:, :, source]
+        self.values[:, :, target] = self.values[:, :, source]
+
+
+def _first_run(free: np.ndarray, wanted: int) -> tuple[int, int]:
+    """(start, length) of the first run of True of at least `wanted`, else of the longest one; (0, 0) if none is True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], free, [False])).astype(np.int8)))
+    if not len(edges):
+        return 0, 0
+    starts, lengths = edges[::2], edges[1::2] - edges[::2]
+    enough = np.flatnonzero(lengths >= wanted)
+    best = int(enough[0]) if len(enough) else int(lengths.argmax())
+    return int(starts[best]), int(lengths[best])

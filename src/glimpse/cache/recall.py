@@ -1,0 +1,117 @@
+"""What a draft row reads: sinks, selected and recent positions, and everything after them.
+
+SparseSpec-L (arXiv 2607.27735), "sparse index": the score of a cached position is the attention weight it got from the
+last W = 16 queries, per layer and head. The paper leaves open how grouped-query heads share a set; here the heads of a
+group add their weights, so that each key/value head has one set. Nothing is evicted: the dense cache stays, and a
+position dropped in one round can come back in the next.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glimpse.cache.pool import PagePool
+from glimpse.cache.sequence import Sequence
+from glimpse.errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class RecallBudget:
+    """How many positions a draft row reads: `share` of the context, at least `floor`; sinks and recent ones included."""
+
+    share: float = 0.1
+    floor: int = 256
+    sinks: int = 4
+    recent: int = 32
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ArgumentError(f"budget {self.share} is not a share of the context; give more than 0 and at most 1")
+        if min(self.floor, self.sinks, self.recent) < 0:
+            raise ArgumentError("floor, sinks and recent of a recall budget cannot be negative")
+
+    def positions(self, length: int) -> int:
+        """Positions read of a context of `length`."""
+        return min(length, max(self.floor, self.sinks + self.recent, math.ceil(self.share * length)))
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSet:
+    """The positions a draft row reads of the first `base` ones, per layer and head; from `base` on it reads everything.
+
+    `positions` is [layers, kv_heads, B] int64, sorted and unique along B. `keys` and `values` [layers, kv_heads, B,
+    head_dim] are copies of what the pool holds there: on a CPU one copy a round costs less than scattered reads in
+    every draft step (docs/performance.md).
+    """
+
+    positions: Tensor
+    base: int
+    keys: Tensor
+    values: Tensor
+
+    def __len__(self) -> int:
+        return self.positions.shape[-1]
+
+
+class ImportanceWindow:
+    """The attention weights that the last `window` accepted queries of one request gave to every position.
+
+    Kept one by one, because a round may verify fewer than `window` queries and rejected ones must not count.
+    """
+
+    def __init__(self, layers: int, kv_heads: int, window: int = 16) -> None:
+        self.window = window
+        self._weights = torch.zeros(layers, kv_heads, window, 0, dtype=torch.float16)
+        self._filled = 0
+        self._next = 0
+
+    @property
+    def queries(self) -> int:
+        """How many queries the window holds, at most `window`."""
+        return self._filled
+
+    def push(self, weights: Tensor) -> None:
+        """Adds the weights [layers, kv_heads, queries, length] of accepted queries, oldest first."""
+        weights = weights[:, :, -self.window :]
+        self._grow(weights.shape[-1])
+        count, length = weights.shape[2], weights.shape[3]
+        places = [(self._next + i) % self.window for i in range(count)]
+        self._weights[:, :, places, :length] = weights.to(self._weights.dtype)
+        self._weights[:, :, places, length:] = 0
+        self._next = (self._next + count) % self.window
+        self._filled = min(self.window, self._filled + count)
+
+    def scores(self, length: int) -> Tensor:
+        """[layers, kv_heads, length] float32: each position's weight, summed over the window."""
+        return self._weights[..., :length].sum(2, dtype=torch.float32)
+
+    def _grow(self, length: int) -> None:
+        have = self._weights.shape[-1]
+        if length > have:
+            room = max(length, have + have // 8) + 128
+            self._weights = torch.nn.functional.pad(self._weights, (0, room - have))
+
+
+def select(scores: Tensor, budget: RecallBudget) -> Tensor:
+    """[layers, kv_heads, B] int64: the positions to read, sorted, for scores [layers, kv_heads, length].
+
+    Sinks and recent positions always; the rest of the budget by score. A budget as long as the context gives all.
+    """
+    length = scores.shape[-1]
+    total = budget.positions(length)
+    if total == length:
+        return torch.arange(length, device=scores.device).expand(*scores.shape[:2], length)
+    first, last = budget.sinks, length - budget.recent
+    chosen = scores[..., first:last].topk(total - budget.sinks - budget.recent, dim=-1, sorted=False).indices + first
+    fixed = torch.cat([torch.arange(first), torch.arange(last, length)]).to(scores.device)
+    return torch.cat([fixed.expand(*scores.shape[:2], -1), chosen], -1).sort(-1).values
+
+
+def recall(pool: PagePool, sequence: Sequence, positions: Tensor, base: int) -> RecallSet:
+    """The set with copies of its keys and values; `positions` as `select` gives them, all below `base`."""
+    slots = sequence.slots_of(positions)[..., None].expand(-1, -1, -1, pool.shape.head_dim)
+    return RecallSet(positions, base, pool.keys.gather(2, slots), pool.values.gather(2, slots))

@@ -1,0 +1,76 @@
+"""One request's page table."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glimpse.cache.pool import PagePool
+
+
+class Sequence:
+    """Maps the positions of one request to slots of the pool; grows for drafts and gives the surplus back.
+
+    `expected` is the length (tokens) it will probably reach: only a hint, used to keep its pages together.
+    `shared` are pages of a common prefix, already holding verified keys and values; they are never written.
+    """
+
+    def __init__(self, pool: PagePool, expected: int = 0, shared: list[int] | None = None) -> None:
+        self.pool = pool
+        self.pages: list[int] = list(shared or [])
+        self.shared_len = len(self.pages) * pool.page_size
+        pool.retain(self.pages)
+        self._wish = max(1, pool.pages_for(expected) - len(self.pages))
+        self._first = pool.wish(self._wish)
+        self._own = 0
+
+    @property
+    def capacity(self) -> int:
+        """Positions that the pages held can take."""
+        return len(self.pages) * self.pool.page_size
+
+    def reserve(self, length: int) -> None:
+        """Takes pages until `length` positions fit. Raises OutOfPages and takes none if the pool has too few."""
+        missing = self.pool.pages_for(length) - len(self.pages)
+        if missing > 0:
+            self.pages += self.pool.allocate(missing, self._first + self._own)
+            self._own += missing
+
+    def truncate(self, length: int) -> None:
+        """Gives back the pages beyond `length` positions. Shared pages stay."""
+        keep = max(self.pool.pages_for(length), self.shared_len // self.pool.page_size)
+        surplus = self.pages[keep:]
+        if surplus:
+            del self.pages[keep:]
+            self._own -= len(surplus)
+            self.pool.release(surplus)
+
+    def release(self) -> None:
+        """Gives everything back. The sequence is empty afterwards and may be used again."""
+        self.pool.release(self.pages)
+        self.pool.unwish(self._first, self._wish)
+        self.pages, self._own, self._wish, self.shared_len = [], 0, 0, 0
+
+    def slots(self, start: int, stop: int) -> Tensor:
+        """[stop - start] int64: the slots of positions start up to stop."""
+        if start < self.shared_len:
+            raise AssertionError(f"position {start} lies in shared pages, which end at {self.shared_len}")
+        return self.slots_of(torch.arange(start, stop))
+
+    def slots_of(self, positions: Tensor) -> Tensor:
+        """The slots of any positions (any shape, int64), shared ones included."""
+        size = self.pool.page_size
+        table = torch.tensor(self.pages, device=positions.device)
+        return table[positions // size] * size + positions % size
+
+    def extents(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """(first slot, count) of the runs of consecutive slots that hold positions start up to stop."""
+        size, runs = self.pool.page_size, []
+        for index in range(start // size, self.pool.pages_for(stop)):
+            begin, end = max(start, index * size), min(stop, (index + 1) * size)
+            slot = self.pages[index] * size + begin % size
+            if runs and runs[-1][0] + runs[-1][1] == slot:
+                runs[-1] = (runs[-1][0], runs[-1][1] + end - begin)
+            else:
+                runs.append((slot, end - begin))
+        return runs

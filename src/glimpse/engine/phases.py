@@ -1,0 +1,115 @@
+"""Which rows do what in the next step: prefill, draft, verify, plain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from glimpse.attention.plan import RowSpec
+from glimpse.cache.rows import Rows, RowView
+from glimpse.drafting.drafter import Draft, Drafter
+from glimpse.engine.request import Request
+from glimpse.pacing.pacer import Action, Pacer
+
+CHUNK = 512
+"""Most prompt tokens in one step."""
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """The rows of one step, by what becomes of their logits."""
+
+    prefill: list[RowSpec] = field(default_factory=list)
+    """Parts of prompts; the logits are wanted only for prompt logprobs."""
+    draft: list[RowSpec] = field(default_factory=list)
+    full: list[RowSpec] = field(default_factory=list)
+    """Rows that commit: verified drafts, plain steps, and the last part of a prompt."""
+
+    @property
+    def specs(self) -> list[RowSpec]:
+        """All rows, in the order in which they are laid into the batch."""
+        return self.prefill + self.draft + self.full
+
+
+class PhasePlanner:
+    """Asks pacer and drafter, and turns their answers into rows of the next forward."""
+
+    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer) -> None:
+        self._rows, self._drafter, self._pacer = rows, drafter, pacer
+        self.halted: set[int] = set()
+        """Rows whose draft cannot go on (their last draft law was not finite)."""
+
+    def plan(self, running: dict[int, Request]) -> StepPlan:
+        """The next step for the running requests, by slot."""
+        plan, decoding, budget = StepPlan(), [], CHUNK
+        for slot, request in running.items():
+            pending = int(self._rows.committed_len[slot] - self._rows.verified_len[slot])
+            if pending == 1:
+                decoding.append(slot)
+            elif budget > 0:
+                budget -= self._plan_prompt(plan, slot, pending, request)
+        if decoding:
+            self._plan_decoding(plan, RowView(self._rows, tuple(decoding)))
+        return plan
+
+    def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:
+        """The next part of a prompt; parts are of equal length, so that the last one has queries for the importance."""
+        count = math.ceil(pending / math.ceil(pending / CHUNK))
+        wants_all = request.params.prompt_logprobs is not None
+        if count < pending:
+            plan.prefill.append(self._spec(slot, count, outputs=count if wants_all else 0))
+        else:
+            importance = min(count, self._drafter.importance)
+            plan.full.append(self._spec(slot, count, count if wants_all else 1, importance))
+        return count
+
+    def _plan_decoding(self, plan: StepPlan, view: RowView) -> None:
+        decisions = self._pacer.decide(view, [self._room(slot) for slot in view.slots])
+        wants = [action is Action.DRAFT and slot not in self.halted
+                 for action, slot in zip(decisions.actions, view.slots, strict=True)]  # fmt: skip
+        ready = self._drafter.ready(view)
+        starting = [wanted and can for wanted, can in zip(wants, ready, strict=True)]
+        drafting = view.pick(starting)
+        room = [left for left, start in zip(decisions.room, starting, strict=True) if start]
+        if len(drafting):
+            self._draft(plan, drafting, room)
+        waiting = set(plan_row.slot for plan_row in plan.draft)
+        for slot, action in zip(view.slots, decisions.actions, strict=True):
+            if slot not in waiting:
+                self._plan_full(plan, slot, learn=action is not Action.PLAIN)
+
+    def _draft(self, plan: StepPlan, view: RowView, room: list[int]) -> None:
+        planned = self._drafter.plan(view, room)
+        if isinstance(planned, Draft):
+            self._fill(view, planned)
+        else:
+            for spec in planned:
+                spec.sequence.reserve(spec.stop)
+            plan.draft += planned
+
+    def _fill(self, view: RowView, draft: Draft) -> None:
+        """Puts whole drafts into the rows, then cuts them to what is worth verifying."""
+        tokens, confidence = draft.tokens.tolist(), draft.confidence.tolist()
+        for row, slot in enumerate(view.slots):
+            for node in range(draft.offsets[row], draft.offsets[row + 1]):
+                self._rows.add_draft(slot, tokens[node], confidence[node], math.nan)
+        for slot, keep in zip(view.slots, self._pacer.trim(view), strict=True):
+            self._rows.draft_len[slot] = keep
+
+    def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
+        drafted = int(self._rows.draft_len[slot])
+        learn = learn or drafted > 0
+        importance = min(drafted + 1, self._drafter.importance + drafted) if learn and self._drafter.importance else 0
+        self.halted.discard(slot)
+        plan.full.append(self._spec(slot, drafted + 1, drafted + 1, importance))
+
+    def _spec(self, slot: int, count: int, outputs: int, importance: int = 0) -> RowSpec:
+        sequence, start = self._rows.sequence(slot), int(self._rows.verified_len[slot])
+        sequence.reserve(start + count)
+        return RowSpec(slot, sequence, start, count, outputs=outputs, importance=importance)
+
+    def _room(self, slot: int) -> int:
+        """Draft tokens that could still be of use: the target adds one of its own."""
+        rows = self._rows
+        have = int(rows.draft_len[slot])
+        return min(rows.max_draft - have, int(rows.limit[slot] - rows.committed_len[slot]) - have - 1)

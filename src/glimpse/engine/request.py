@@ -1,0 +1,60 @@
+"""One request on its way through the engine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from glimpse.engine.commit import Commit, Committer
+from glimpse.outputs import TokenLogprob
+from glimpse.sampling.params import SamplingParams
+from glimpse.speculation import Speculation
+
+
+@dataclass(slots=True)
+class Clock:
+    """When a request was admitted, gave its first token, and ended (seconds of time.perf_counter)."""
+
+    admitted: float = 0.0
+    first_token: float = 0.0
+    ended: float = 0.0
+
+    def mark_tokens(self) -> None:
+        """The first tokens end the prefill."""
+        now = time.perf_counter()
+        self.first_token, self.ended = self.first_token or now, now
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """What was asked, and what has come of it so far."""
+
+    prompt: list[int]
+    params: SamplingParams
+    """Resolved: every value effective."""
+    seed: int
+    committer: Committer
+    speculation: Speculation
+    limit: int
+    """The length (tokens, prompt included) that it may reach."""
+    index: int = 0
+    """Which of the `n` outputs of its prompt this is."""
+    clock: Clock = field(default_factory=Clock)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """No more tokens will come."""
+        return self.error is not None or self.committer.finish_reason is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one step added to a request."""
+
+    request: Request
+    commit: Commit
+    accepted: int
+    """How many of the committed tokens, from the first on, had been drafted."""

@@ -1,0 +1,99 @@
+"""After a forward: draft rows gain a token; full rows are verified and accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from glimpse.acceptance import Accepted, Acceptance, NodeNoise
+from glimpse.cache.rows import Rows
+from glimpse.drafting.drafter import Draft
+from glimpse.sampling.law import Laws, pick
+from glimpse.sampling.nodes import Nodes
+from glimpse.sampling.pipeline import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a verification yields for the rows given, in order."""
+
+    draft: Draft
+    accepted: Accepted
+    finite: list[bool]
+    """False: the target's logits of that row were not finite, and its tokens mean nothing."""
+
+
+class DraftBook:
+    """Draws draft tokens, and keeps the laws they were drawn from while an acceptance rule will need them."""
+
+    def __init__(self, rows: Rows, sampler: Sampler, acceptance: Acceptance, *, has_law: bool) -> None:
+        self._rows, self._sampler, self._acceptance = rows, sampler, acceptance
+        self._keeps_laws = acceptance.needs_law and has_law
+        self._laws: dict[int, list[Laws]] = {}
+
+    def extend(self, slots: list[int], logits: Tensor) -> list[int]:
+        """Draws one more draft token for each row from logits [R, vocab]; returns the rows whose logits are not finite.
+
+        Those get no token: their draft ends where it is.
+        """
+        rows = self._rows
+        drafted = [draft_tokens(rows, slot) for slot in slots]
+        lengths = [int(rows.committed_len[slot]) for slot in slots]
+        outputs = [length - int(rows.prompt_len[slot]) for slot, length in zip(slots, lengths, strict=True)]
+        laws = self._sampler.laws(logits, Nodes.drafting(slots, lengths, outputs, drafted))
+        positions = torch.tensor([length + len(done) for length, done in zip(lengths, drafted, strict=True)])
+        salt = torch.tensor(lengths)
+        tokens = pick(laws, rows.seeds[slots], positions, self._acceptance.draft_role, self._acceptance.salt(salt))
+        confidence, finite = laws.logp_of(tokens).exp(), torch.isfinite(logits.sum(-1))
+        facts = zip(slots, tokens.tolist(), confidence.tolist(), laws.entropy.tolist(), finite.tolist(), strict=True)
+        for index, (slot, token, chance, entropy, sound) in enumerate(facts):
+            if sound:
+                rows.add_draft(slot, token, chance, entropy)
+                self._keep(slot, laws, index)
+        return [slot for slot, sound in zip(slots, finite.tolist(), strict=True) if not sound]
+
+    def draft(self, slots: list[int]) -> Draft:
+        """The rows' chains as one draft, with their laws where they are kept."""
+        tokens = [draft_tokens(self._rows, slot) for slot in slots]
+        laws = [law for slot in slots for law in self._laws.pop(slot, [])]
+        confidence = [self._rows.draft_confidence[slot, : len(row)] for slot, row in zip(slots, tokens, strict=True)]
+        flat = torch.tensor([token for row in tokens for token in row], dtype=torch.int64)
+        return Draft(
+            tokens=flat,
+            parents=torch.tensor([index - 1 for row in tokens for index in range(len(row))], dtype=torch.int64),
+            offsets=tuple(accumulate((len(row) for row in tokens), initial=0)),
+            confidence=torch.cat(confidence),
+            source=torch.zeros(len(flat), dtype=torch.uint8),
+            law=Laws.cat(laws) if laws else None,
+        )
+
+    def forget(self, slot: int) -> None:
+        """Drops what is kept for a row."""
+        self._laws.pop(slot, None)
+
+    def _keep(self, slot: int, laws: Laws, index: int) -> None:
+        if self._keeps_laws:
+            self._laws.setdefault(slot, []).append(laws.slim().select(torch.tensor([index])))
+
+
+def verify(rows: Rows, sampler: Sampler, acceptance: Acceptance, draft: Draft, slots: list[int], logits: Tensor) -> Verified:
+    """Judges the rows' drafts by the target's logits [nodes, vocab]: one row after the last committed token, then one
+    after each draft token."""
+    lengths = [int(rows.committed_len[slot]) for slot in slots]
+    outputs = [length - int(rows.prompt_len[slot]) for slot, length in zip(slots, lengths, strict=True)]
+    nodes = Nodes.verifying(slots, lengths, outputs, draft.tokens.tolist(), draft.parents.tolist(), draft.offsets)
+    finite = torch.isfinite(logits.sum(-1))
+    laws = sampler.laws(logits, nodes)
+    accepted = acceptance.accept(draft, laws, NodeNoise(rows.seeds[nodes.row], nodes.position))
+    counts = [stop - start + 1 for start, stop in zip(draft.offsets, draft.offsets[1:], strict=False)]
+    return Verified(draft, accepted, [bool(part.all()) for part in finite.split(counts)])
+
+
+def draft_tokens(rows: Rows, slot: int) -> list[int]:
+    """The draft of a row."""
+    begin = int(rows.committed_len[slot])
+    tokens: list[int] = rows.tokens[slot, begin : begin + int(rows.draft_len[slot])].tolist()
+    return tokens

@@ -1,0 +1,47 @@
+"""A constant draft length."""
+
+from __future__ import annotations
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.pacing.pacer import Action, Decisions, PaceContext
+
+
+class FixedPacer:
+    """Drafts `length` tokens each round, then verifies all of them. 0 decodes plainly."""
+
+    name = "fixed"
+
+    DEFAULT = 8
+
+    def __init__(self, length: int = DEFAULT) -> None:
+        self.most = length
+
+    @classmethod
+    def build(cls, context: PaceContext) -> FixedPacer:
+        """With the draft length asked for; 0 for a drafter that never drafts."""
+        asked = cls.DEFAULT if context.draft_tokens is None else context.draft_tokens
+        return cls(asked if context.can_draft else 0)
+
+    def admit(self, rows: RowView) -> None:
+        """Keeps nothing."""
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """Draft until the length is reached or there is no room."""
+        drafted = rows.column(rows.rows.draft_len)
+        more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
+        actions = [
+            Action.DRAFT if left > 0 else Action.VERIFY if have else Action.PLAIN
+            for have, left in zip(drafted, more, strict=True)
+        ]
+        return Decisions(actions, more)
+
+    def trim(self, rows: RowView) -> list[int]:
+        """All of it."""
+        return rows.column(rows.rows.draft_len)
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Learns nothing."""
+
+    def retire(self, rows: RowView) -> None:
+        """Keeps nothing."""

@@ -1,0 +1,77 @@
+"""What a pacer is: it decides, row by row, whether to draft one more token, verify, or decode plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.pacing.costs import StepCosts
+
+
+class Action(IntEnum):
+    """What a row does in the next step."""
+
+    PLAIN = 0
+    """One token, nothing drafted, nothing learned."""
+    DRAFT = 1
+    VERIFY = 2
+    """Verify what is drafted (maybe nothing) and gather the importance that the drafter wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """One entry a row."""
+
+    actions: list[Action]
+    room: list[int]
+    """How many more tokens are worth drafting, for a drafter that drafts at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaceContext:
+    """What a pacer may be built from."""
+
+    costs: StepCosts
+    draft_tokens: int | None
+    """The draft length asked for: the length of `fixed`, the most for others; None leaves it to the pacer."""
+    drafts_at_once: bool
+    """The drafter hands over whole drafts (no forward, no entropies)."""
+    draft_positions: Callable[[int], int]
+    """How many positions a draft step reads of a context of that length."""
+    can_draft: bool = True
+    """False: the drafter never drafts."""
+
+
+class Pacer(Protocol):
+    """Decides draft lengths. May look at everything drafted so far; whatever is drafted with a law is then verified.
+
+    Stopping after a token was seen, and verifying all that was drafted, keeps every acceptance rule exact
+    (no anticipation). `trim` is only called for deterministic drafts, where any cut is exact.
+    """
+
+    name: str
+    most: int
+    """The longest draft it ever asks for."""
+
+    @classmethod
+    def build(cls, context: PaceContext) -> Pacer:
+        """A pacer for an engine."""
+
+    def admit(self, rows: RowView) -> None:
+        """Requests have entered these rows."""
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """`room[i]`: how many more draft tokens row i could use at all (context, max_tokens, space)."""
+
+    def trim(self, rows: RowView) -> list[int]:
+        """How many of the drafted tokens of each row are worth verifying."""
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Learns from verifications. The rows' draft entropies and confidences are still there."""
+
+    def retire(self, rows: RowView) -> None:
+        """Frees everything kept for these rows."""
