@@ -1,0 +1,162 @@
+"""The one place where accepted tokens become output: what is kept, what it reads as, and why it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from glimpse.engine.stops import StopMatch, StopMatcher
+from glimpse.engine.text import TextStream
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What came of one round's accepted tokens. Cache, logprobs, usage, stream and text are all cut to `token_ids`."""
+
+    token_ids: tuple[int, ...]
+    """The tokens kept: a beginning of those handed in, the one that ended the output included."""
+    pieces: tuple[str, ...]
+    """For every kept token the text that may be shown with it, possibly "". Text is held back while it may be half a
+    character or the beginning of a stop string, and comes with a later token, at the latest with the last."""
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+    """The stop token or stop string that ended the output; None for the model's own EOS, as in vLLM."""
+    tail: str = ""
+    """Text without a token of its own: what was still held back when the output was aborted."""
+
+    @property
+    def text(self) -> str:
+        """All text of this commit."""
+        return "".join(self.pieces) + self.tail
+
+
+class Committer:
+    """One request's output, cut where plain decoding would end it, however many tokens arrive at a time.
+
+    Every token is judged in the order of plain decoding: EOS or stop token, then stop string, then length; so a stop
+    that falls on the last token allowed is a "stop". None of the stops counts for the first `min_tokens` tokens, so
+    that many always precede it (a stop string has to *end* after them), as in vLLM.
+
+    The id of the token that ended the output stays in `token_ids`; its text is shown only with
+    `include_stop_str_in_output` (and is empty for a special token that the text stream skips). vLLM's engine does the
+    same for EOS and stop tokens alike, though its documentation of `stop_token_ids` has ordinary ones shown.
+    """
+
+    def __init__(
+        self,
+        text_stream: TextStream,
+        *,
+        max_tokens: int | None,
+        context_room: int,
+        min_tokens: int = 0,
+        eos_token_ids: Collection[int] = (),
+        stop_token_ids: Collection[int] = (),
+        stop_strings: Sequence[str] = (),
+        ignore_eos: bool = False,
+        include_stop_str_in_output: bool = False,
+    ) -> None:
+        """`max_tokens=None` is no limit of its own; `context_room` is how many tokens fit behind the prompt.
+
+        With no room for a single token the output is finished ("length") from the start. Raises ArgumentError for an
+        empty stop string.
+        """
+        self._stream = text_stream
+        self._limit = context_room if max_tokens is None else min(max_tokens, context_room)
+        self._min_tokens = min_tokens
+        self._eos = frozenset() if ignore_eos else frozenset(eos_token_ids)
+        self._stop_tokens = frozenset(stop_token_ids)
+        self._stops = StopMatcher(stop_strings)
+        self._include_stop = include_stop_str_in_output
+        self._token_ids: list[int] = []
+        self._shown: list[str] = []
+        self._shown_length = 0
+        self._held = ""
+        self._finish_reason: FinishReason | None = "length" if self._limit <= 0 else None
+        self._stop_reason: int | str | None = None
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """All tokens kept so far."""
+        return self._token_ids
+
+    @property
+    def text(self) -> str:
+        """All text shown so far; only ever appended to, and the final text once finished."""
+        return "".join(self._shown)
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """None while the output may go on."""
+        return self._finish_reason
+
+    @property
+    def stop_reason(self) -> int | str | None:
+        """As in `Commit`."""
+        return self._stop_reason
+
+    @property
+    def room(self) -> int:
+        """How many more tokens can be kept; drafting further is of no use."""
+        return 0 if self._finish_reason else self._limit - len(self._token_ids)
+
+    def commit(self, tokens: Sequence[int]) -> Commit:
+        """Keep `tokens` up to and including the one that ends the output. Raises RuntimeError once finished."""
+        if self._finish_reason:
+            raise RuntimeError(f"the output has ended already ({self._finish_reason})")
+        pieces: list[str] = []
+        for token in tokens:
+            pieces.append(self._keep(token))
+            if self._finish_reason:
+                break
+        return Commit(tuple(tokens[: len(pieces)]), tuple(pieces), self._finish_reason, self._stop_reason)
+
+    def abort(self) -> Commit:
+        """End here (Ctrl-C, a closed stream), showing what was held back; without effect once finished."""
+        tail = ""
+        if self._finish_reason is None:
+            self._held += self._stream.flush()
+            tail = self._end("abort")
+        return Commit((), (), self._finish_reason, self._stop_reason, tail)
+
+    def _keep(self, token: int) -> str:
+        armed = len(self._token_ids) >= self._min_tokens
+        self._token_ids.append(token)
+        if armed and (token in self._eos or token in self._stop_tokens):
+            return self._end_at_token(token)
+        full = len(self._token_ids) == self._limit
+        text = self._stream.push(token)
+        if full:
+            text += self._stream.flush()
+        self._held += text
+        match = self._stops.feed(text, armed=armed)
+        if match:
+            return self._end_at_string(match)
+        if full:
+            return self._end("length")
+        return self._show(0 if self._include_stop else self._stops.held)
+
+    def _end_at_token(self, token: int) -> str:
+        if self._include_stop:
+            self._held += self._stream.push(token)
+        self._held += self._stream.flush()
+        return self._end("stop", None if token in self._eos else token)
+
+    def _end_at_string(self, match: StopMatch) -> str:
+        end = match.end if self._include_stop else match.start
+        self._held = self._held[: end - self._shown_length]
+        return self._end("stop", match.stop)
+
+    def _end(self, finish_reason: FinishReason, stop_reason: int | str | None = None) -> str:
+        self._finish_reason, self._stop_reason = finish_reason, stop_reason
+        return self._show(0)
+
+    def _show(self, held: int) -> str:
+        """All text but the last `held` characters."""
+        end = len(self._held) - held
+        piece, self._held = self._held[:end], self._held[end:]
+        self._shown.append(piece)
+        self._shown_length += len(piece)
+        return piece

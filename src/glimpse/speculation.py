@@ -1,0 +1,107 @@
+"""What speculation did for one request: drafted, accepted, where, and at what cost in forwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Speculation:
+    """Counts of one request, added to once a round.
+
+    The target's own token (the correction, or the bonus after a draft accepted whole) is never counted as drafted or as
+    accepted; `mean_accepted_length` is the one figure that includes it, as vLLM's does.
+    """
+
+    drafter: str = "none"
+    pacer: str = "fixed"
+    acceptance: str = "coupled"
+    lossless: bool = True
+    draft_steps: int = 0
+    """Forward passes spent on drafting; 0 for drafters that look up."""
+    plain_steps: int = 0
+    """Rounds without a draft: one token each, as plain decoding."""
+    draft_lengths: Counter[int] = field(default_factory=Counter)
+    """How many rounds had a draft of each length, 0 not included."""
+    _drafted_at: list[int] = field(default_factory=list)
+    _reached_at: list[int] = field(default_factory=list)
+    _accepted_at: list[int] = field(default_factory=list)
+
+    def record(self, drafted: int, accepted: int) -> None:
+        """Add a round in which `drafted` tokens were verified and the first `accepted` of them were kept in the output.
+
+        Drafts that were thrown away before verification do not count; nor do, as accepted, drafts behind the end of the
+        output, so `accepted` over all rounds never exceeds the tokens of the output. Raises ValueError unless
+        0 <= accepted <= drafted.
+        """
+        if not 0 <= accepted <= drafted:
+            raise ValueError(f"accepted must be between 0 and drafted ({drafted}), got {accepted}")
+        if drafted == 0:
+            self.plain_steps += 1
+            return
+        self.draft_lengths[drafted] += 1
+        for counts in (self._drafted_at, self._reached_at, self._accepted_at):
+            counts.extend([0] * (drafted - len(counts)))
+        for position in range(drafted):
+            self._drafted_at[position] += 1
+            self._reached_at[position] += position <= accepted
+            self._accepted_at[position] += position < accepted
+
+    @property
+    def rounds(self) -> int:
+        """Verifications with at least one draft."""
+        return sum(self.draft_lengths.values())
+
+    @property
+    def drafted(self) -> int:
+        """Draft tokens verified."""
+        return sum(self._drafted_at)
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens kept; at most `drafted`."""
+        return sum(self._accepted_at)
+
+    @property
+    def emitted(self) -> int:
+        """Tokens that all rounds yield, the target's own included, before the end of the output cuts the last one."""
+        return self.accepted + self.rounds + self.plain_steps
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted / drafted; 0 when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def mean_accepted_length(self) -> float:
+        """1 + accepted / rounds: tokens a verification, the target's own included; without rounds 1, as a plain step."""
+        return 1 + self.accepted / self.rounds if self.rounds else 1.0
+
+    @property
+    def acceptance_by_position(self) -> list[float]:
+        """Of the rounds that drafted position i (from 0), the share that accepted it."""
+        return [accepted / drafted for accepted, drafted in zip(self._accepted_at, self._drafted_at, strict=True)]
+
+    @property
+    def conditional_acceptance(self) -> list[float | None]:
+        """Of the rounds that drafted position i and accepted all before it, the share that accepted it; None if none."""
+        return [
+            accepted / reached if reached else None
+            for accepted, reached in zip(self._accepted_at, self._reached_at, strict=True)
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        """The `speculation` object of `--json`; `lossless` is said where it is not so."""
+        report: dict[str, object] = {
+            "drafter": self.drafter,
+            "pacer": self.pacer,
+            "acceptance": self.acceptance,
+            "rounds": self.rounds,
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "mean_accepted_length": self.mean_accepted_length,
+            "acceptance_rate": self.acceptance_rate,
+            "acceptance_by_position": self.acceptance_by_position,
+        }
+        return report if self.lossless else {**report, "lossless": False}
