@@ -1,0 +1,78 @@
+"""Conversations to token ids, without letting a message forge special tokens.
+
+A template's own `<|im_end|>` ends a turn; the same text typed by a user must not. So special-token text in a message is
+hidden behind a placeholder while the template is filled in. Afterwards the template's special tokens are cut out by name, and
+what lies between, placeholders restored, is encoded as plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from glimpse.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from glimpse.model.tokenizer import Message, Tokenizer
+
+
+def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    """Ids of `messages` in the checkpoint's chat template. Raises ArgumentError for messages it cannot stand for."""
+    _check(messages)
+    special = _pattern(tokenizer.special_texts)
+    if special is None or not any(special.search(message["content"]) for message in messages):
+        text = tokenizer.render(messages, add_generation_prompt=add_generation_prompt)
+        return tokenizer.encode(text, add_special_tokens=False, parse_special=True)
+    mark = _unused(message["content"] for message in messages)
+    hidden = [_hide(message, special, tokenizer.special_texts, mark) for message in messages]
+    text = tokenizer.render(hidden, add_generation_prompt=add_generation_prompt)
+    pieces = _Pieces(tokenizer, special, mark)
+    # Cutting at special tokens must not change how the rest is split: true of byte-level tokenizers, not of every one.
+    if pieces.encode(text, restore=False) != tokenizer.encode(text, add_special_tokens=False, parse_special=True):
+        raise ArgumentError("a message holds special-token text, which this checkpoint's tokenizer cannot keep as text")
+    return pieces.encode(text, restore=True)
+
+
+class _Pieces:
+    """Encodes rendered text piece by piece: special tokens by name, the rest as plain text."""
+
+    def __init__(self, tokenizer: Tokenizer, special: re.Pattern[str], mark: str) -> None:
+        self.tokenizer, self.special = tokenizer, special
+        self.texts = {str(index): text for text, index in tokenizer.special_texts.items()}
+        self.placeholder = re.compile(f"{mark}([0-9]+){mark}")
+
+    def encode(self, text: str, *, restore: bool) -> list[int]:
+        """Ids of `text`, its placeholders turned back into what they hide if `restore`."""
+        ids: list[int] = []
+        for index, piece in enumerate(self.special.split(text)):
+            if index % 2:
+                ids.append(self.tokenizer.special_texts[piece])
+            elif piece:
+                plain = self.placeholder.sub(lambda match: self.texts[match[1]], piece) if restore else piece
+                ids += self.tokenizer.encode(plain, add_special_tokens=False)
+        return ids
+
+
+def _check(messages: Sequence[Message]) -> None:
+    if not messages:
+        raise ArgumentError("a chat needs at least one message")
+    for message in messages:
+        if not isinstance(message, Mapping) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
+            raise ArgumentError(f"a chat message needs a 'role' and a 'content' string, got {message!r}")
+
+
+def _pattern(specials: Mapping[str, int]) -> re.Pattern[str] | None:
+    longest_first = sorted(filter(None, specials), key=len, reverse=True)
+    return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
+
+
+def _hide(message: Message, special: re.Pattern[str], ids: Mapping[str, int], mark: str) -> dict[str, str]:
+    content = special.sub(lambda match: f"{mark}{ids[match[0]]}{mark}", message["content"])
+    return {**message, "content": content}
+
+
+def _unused(contents: Iterable[str]) -> str:
+    """A private-use character that occurs in none of the contents."""
+    used = set("".join(contents))
+    return next(mark for mark in map(chr, range(0xE000, 0xF8FF)) if mark not in used)

@@ -1,0 +1,88 @@
+"""Text to token ids and back, around a transformers fast tokenizer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from glimpse.errors import ArgumentError, ModelError
+from glimpse.model.chat import encode_chat
+
+Message = Mapping[str, str]
+
+
+class Tokenizer:
+    """A tokenizer whose prompts are plain text: `<|im_end|>` in a prompt is nine characters unless parsing is asked for."""
+
+    def __init__(self, fast: Any) -> None:
+        self._fast = fast
+        self._backend = fast.backend_tokenizer
+        # A tokenizer.json may carry the truncation and padding of its training run.
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._lock = threading.Lock()
+        added = self._backend.get_added_tokens_decoder()
+        self.special_texts: Mapping[str, int] = {token.content: index for index, token in added.items() if token.special}
+        self.special_ids: frozenset[int] = frozenset(self.special_texts.values()) | frozenset(fast.all_special_ids)
+        self.vocab_size: int = 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
+        """One more than the largest id with a text. A model may have more rows: ids from here on must not be emitted."""
+        self.bos_token_id: int | None = fast.bos_token_id
+        self.eos_token_ids: tuple[int, ...] = () if fast.eos_token_id is None else (fast.eos_token_id,)
+        self.has_chat_template: bool = bool(fast.chat_template)
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = False) -> list[int]:
+        """Token ids of `text`.
+
+        `add_special_tokens` adds what the checkpoint puts around a text (often BOS). `parse_special` reads `<|im_end|>` and
+        the like as single special tokens; then a BOS written in the text counts, and none is added before it.
+        """
+        with self._lock:
+            self._backend.encode_special_tokens = not parse_special
+            ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+        if parse_special and add_special_tokens and self.bos_token_id is not None and ids[:2] == [self.bos_token_id] * 2:
+            del ids[0]
+        return ids
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Text of `ids`, spaces exactly as the tokens have them. Ids without a text add nothing."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+        """The chat template filled in, as text. Raises ArgumentError where the template refuses the messages."""
+        if not self.has_chat_template:
+            raise ArgumentError("this checkpoint has no chat template; pass the prompt as text")
+        try:
+            text: str = self._fast.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
+            )
+        except Exception as error:  # templates raise whatever they like
+            reason = " ".join(str(error).split())
+            raise ArgumentError(f"the chat template refuses these messages: {reason}") from error
+        return text
+
+    def chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
+        """Ids of a conversation: what the chat template gives and nothing more, so BOS is there once or not at all.
+
+        Special-token text inside a message stays text (see `chat.encode_chat`). Raises ArgumentError for messages that are
+        not role and content strings, or that the template refuses.
+        """
+        return encode_chat(self, messages, add_generation_prompt=add_generation_prompt)
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a Hugging Face folder. ModelError if it has none or a broken one."""
+    from transformers import AutoTokenizer
+
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        raise ModelError(f"{folder}: no tokenizer (tokenizer.json) beside the weights")
+    try:
+        fast = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers and tokenizers raise many kinds
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{folder}: the tokenizer cannot be read: {reason}") from error
+    if not getattr(fast, "is_fast", False):
+        raise ModelError(f"{folder}: the tokenizer has no fast form (tokenizer.json); convert it with transformers first")
+    return Tokenizer(fast)

@@ -1,0 +1,5 @@
+"""Where weights come from: one protocol over safetensors, GGUF and memory. Names are those of Hugging Face checkpoints."""
+
+from glimpse.model.weights.source import WeightSource
+
+__all__ = ["WeightSource"]
