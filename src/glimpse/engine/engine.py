@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from glimpse.acceptance import Acceptance
 from glimpse.cache.pool import PagePool
 from glimpse.cache.prefix import PrefixStore
+from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import Rows, RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.drafting.drafter import Drafter, Outcome
@@ -39,6 +41,7 @@ class Parts:
     acceptance: Acceptance
     costs: StepCosts
     prefixes: PrefixStore
+    budget: RecallBudget
     eos_token_ids: tuple[int, ...]
 
 
@@ -51,6 +54,8 @@ class Engine:
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
         self._promised: dict[int, int] = {}
+        self._keep: Request | None = None
+        self._kept_key: tuple[int, ...] = ()
         self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
         self._book = DraftBook(parts.rows, parts.sampler, parts.acceptance, has_law=parts.drafter.has_law)
 
@@ -78,6 +83,21 @@ class Engine:
             if running is request:
                 self._retire(slot)
         request.committer.abort()
+
+    def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> tuple[int, ...]:
+        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns the key to drop them by."""
+        self._keep = request
+        self.add(request)
+        try:
+            while not request.finished:
+                self.step()
+                report(self)
+        except BaseException:
+            self.cancel(request)
+            raise
+        finally:
+            self._keep = None
+        return self._kept_key
 
     @torch.inference_mode()
     def step(self) -> list[Progress]:
@@ -111,7 +131,8 @@ class Engine:
 
     def _open(self, slot: int, request: Request, pages: int) -> None:
         parts = self.parts
-        shared = parts.prefixes.find(request.prompt)
+        # Prompt logprobs need every position's logits, so then nothing is shared.
+        shared = parts.prefixes.find(request.prompt) if request.params.prompt_logprobs is None else []
         sequence = Sequence(parts.pool, expected=request.limit, shared=shared)
         parts.rows.open(slot, request.prompt, sequence, request.seed, request.limit)
         parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
@@ -126,6 +147,9 @@ class Engine:
         parts.drafter.retire(view)
         parts.pacer.retire(view)
         parts.sampler.retire(slot)
+        if self._running[slot] is self._keep and not self._keep.error:
+            pages = parts.rows.sequence(slot).pages
+            self._kept_key = parts.prefixes.keep(self._keep.prompt, pages)
         self._book.forget(slot)
         self._planner.halted.discard(slot)
         parts.rows.close(slot)
@@ -171,7 +195,7 @@ class Engine:
             commit = request.committer.commit(tokens)
             kept = list(commit.token_ids)
             accepted = min(len(tokens) - 1, len(kept))
-            if not first:
+            if drafted or not first:
                 request.speculation.record(drafted, accepted)
             record_logprobs(request, logits[index], [0, *[n + 1 for n in verified.accepted.path_of(index)]], kept)
             outcomes.append(

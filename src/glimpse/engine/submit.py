@@ -1,0 +1,70 @@
+"""From a prompt and parameters to requests."""
+
+from __future__ import annotations
+
+from glimpse.engine.build import EngineOptions
+from glimpse.engine.commit import Committer
+from glimpse.engine.engine import Parts
+from glimpse.engine.request import Request
+from glimpse.engine.text import TextStream
+from glimpse.errors import ArgumentError
+from glimpse.model import Checkpoint
+from glimpse.sampling.params import ResolvedParams, SamplingParams
+from glimpse.sampling.resolve import resolve
+from glimpse.speculation import Speculation
+
+
+def make_requests(
+    checkpoint: Checkpoint, parts: Parts, prompt: list[int], params: SamplingParams, context: int, options: EngineOptions
+) -> list[Request]:
+    """The `n` requests of one prompt. Raises ArgumentError for an empty or overlong prompt, or an id out of range."""
+    _check_prompt(prompt, checkpoint.spec.vocab_size, context)
+    resolved = resolve(
+        params,
+        checkpoint.generation_defaults,
+        room=context - len(prompt),
+        vocab_size=checkpoint.spec.vocab_size,
+        encode=lambda text: checkpoint.tokenizer.encode(text, add_special_tokens=False),
+    )
+    return [_request(checkpoint, parts, prompt, resolved.child(i), context, options, i) for i in range(resolved.n)]
+
+
+def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
+    if not prompt:
+        raise ArgumentError("the prompt is empty; give at least one token")
+    if len(prompt) > context:
+        raise ArgumentError(f"the prompt has {len(prompt)} tokens but the context only {context}")
+    wrong = next((token for token in prompt if not 0 <= token < vocab_size), None)
+    if wrong is not None:
+        raise ArgumentError(f"the prompt holds token id {wrong}, but ids go from 0 to {vocab_size - 1}")
+
+
+def _request(
+    checkpoint: Checkpoint,
+    parts: Parts,
+    prompt: list[int],
+    params: ResolvedParams,
+    context: int,
+    options: EngineOptions,
+    index: int,
+) -> Request:
+    room = context - len(prompt)
+    committer = Committer(
+        TextStream(checkpoint.tokenizer, skip_special_tokens=params.skip_special_tokens),
+        max_tokens=params.max_tokens,
+        context_room=room,
+        min_tokens=params.min_tokens,
+        eos_token_ids=checkpoint.spec.eos_token_ids,
+        stop_token_ids=params.stop_token_ids,
+        stop_strings=params.stop,
+        ignore_eos=params.ignore_eos,
+        include_stop_str_in_output=params.include_stop_str_in_output,
+    )
+    speculation = Speculation(
+        drafter=options.drafter,
+        pacer=options.pacer,
+        acceptance=options.acceptance,
+        lossless=parts.drafter.lossless and parts.acceptance.lossless,
+    )
+    limit = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
+    return Request(prompt, params, params.seed, committer, speculation, limit, index)

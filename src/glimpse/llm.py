@@ -1,0 +1,293 @@
+"""`LLM`: load a checkpoint, generate, chat, stream, compare. A thin face over the engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from glimpse.cache.prefix import PrefixStore
+from glimpse.compare import predicted_speedup
+from glimpse.engine.build import EngineOptions, build_engine, make_pool
+from glimpse.engine.engine import Engine
+from glimpse.engine.finish import chunk_of, output_of
+from glimpse.engine.request import Request
+from glimpse.engine.submit import make_requests
+from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.model import load_checkpoint, resolve_model
+from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
+from glimpse.sampling.noise import child_seed
+from glimpse.sampling.params import SamplingParams
+
+Prompt = str | Sequence[int]
+Progress = Callable[[str, int, int], None]
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class LLM:
+    """A loaded checkpoint with a drafter, a pacer and an acceptance rule.
+
+        llm = LLM("demo", drafter="sparse", pacer="entropy")
+        print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
+
+    `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and the
+    longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads. `max_context`
+    lowers the checkpoint's context limit; `max_batch_size` is how many requests run at once. `seed` makes requests that
+    set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong
+    options, ModelError for a checkpoint that cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "demo",
+        *,
+        drafter: str = "lookup",
+        pacer: str = "entropy",
+        acceptance: str = "coupled",
+        draft_tokens: int | None = None,
+        budget: float = 0.1,
+        dtype: str = "auto",
+        device: str = "auto",
+        max_context: int | None = None,
+        max_batch_size: int = 8,
+        threads: int | None = None,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._progress = progress or (lambda stage, done, total: None)
+        self.options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget)
+        _check_device(device)
+        if threads is not None:
+            torch.set_num_threads(_at_least_one("threads", threads))
+        self._checkpoint = load_checkpoint(
+            resolve_model(model),
+            dtype=_dtype(dtype),
+            device="cpu",
+            progress=lambda done, total: self._progress("weights", done, total),
+        )
+        self.context_length = _context(self._checkpoint.spec.context_length, max_context)
+        self._slots = _at_least_one("max_batch_size", max_batch_size)
+        self._pool = make_pool(self._checkpoint, self._cache_tokens())
+        self._prefixes = PrefixStore(self._pool)
+        self._engine = self._build(self.options)
+        self._plain: Engine | None = None
+        self._seed, self._asked = seed, 0
+
+    @property
+    def tokenizer(self) -> Any:
+        """The checkpoint's tokenizer."""
+        return self._checkpoint.tokenizer
+
+    @property
+    def spec(self) -> Any:
+        """The decoder's dimensions (`glimpse.model.DecoderSpec`)."""
+        return self._checkpoint.spec
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Every effective setting of the engine."""
+        parts = self._engine.parts
+        return {
+            "model": self._checkpoint.name,
+            "drafter": self.options.drafter,
+            "pacer": self.options.pacer,
+            "acceptance": self.options.acceptance,
+            "draft_tokens": parts.pacer.most,
+            "budget": self.options.budget,
+            "dtype": str(parts.decoder.dtype).removeprefix("torch."),
+            "device": str(parts.decoder.device),
+            "context_length": self.context_length,
+            "max_batch_size": self._slots,
+            "threads": torch.get_num_threads(),
+            "lossless": parts.drafter.lossless and parts.acceptance.lossless,
+        }
+
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None = None
+    ) -> list[GenerationOutput]:
+        """Outputs of all prompts, in order; `n` in a row for each. One SamplingParams for all, or one a prompt.
+
+        A prompt is text or token ids. Raises ArgumentError for a prompt that is empty or too long.
+        """
+        requests = self._requests(prompts, params)
+        self._run(self._engine, requests)
+        return [self._finish(request) for request in requests]
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
+        """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
+        (request,) = self._requests([prompt], replace(params or SamplingParams(), n=1))
+        return self._stream(self._engine, request)
+
+    def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
+        """The answer to a conversation, by the checkpoint's chat template."""
+        return self.generate([self.tokenizer.chat(messages)], params)[0]
+
+    def compare(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        pairs: int = 1,
+        on_chunk: Callable[[StreamChunk], None] | None = None,
+    ) -> Comparison:
+        """Speculative and plain decoding of one prompt on the same weights, with the same seed and the prompt read once.
+
+        `pairs` of runs, one after the other; the speedup is the median of their ratios. `on_chunk` hears the first
+        speculative run as it is written.
+        """
+        plain_engine = self._plain_engine()
+        with self.pinned(prompt) as ids:
+            settled = self._settled(replace(params or SamplingParams(), n=1))
+            ratios, outputs = [], {}
+            for _ in range(max(1, pairs)):
+                for name, engine in (("speculative", self._engine), ("baseline", plain_engine)):
+                    (request,) = self._requests([ids], settled)
+                    for chunk in self._stream(engine, request):
+                        if on_chunk and name == "speculative" and name not in outputs:
+                            on_chunk(chunk)
+                    outputs.setdefault(name, self._finish(request))
+                    ratios.append(self._finish(request).timing.tokens_per_s)
+        rates = [(fast, slow) for fast, slow in zip(ratios[::2], ratios[1::2], strict=True) if fast and slow]
+        return Comparison(
+            baseline=outputs["baseline"],
+            speculative=outputs["speculative"],
+            speedup=median(fast / slow for fast, slow in rates) if rates else None,
+            predicted_speedup=predicted_speedup(self._engine, outputs["speculative"]),
+        )
+
+    @contextmanager
+    def pinned(self, prompt: Prompt) -> Iterator[list[int]]:
+        """Keeps a prompt in the cache while the block runs, so that requests that begin with it read only its tail.
+
+        Yields its token ids.
+        """
+        ids = self._ids(prompt)
+        (request,) = self._requests([ids], SamplingParams(max_tokens=1, temperature=0.0))
+        key = self._engine.keep_prompt(request, self._prefill_progress(request))
+        try:
+            yield ids
+        finally:
+            self._prefixes.drop(key)
+
+    def close(self) -> None:
+        """Drops weights and cache."""
+        del self._engine, self._plain, self._pool, self._prefixes, self._checkpoint
+
+    def _build(self, options: EngineOptions) -> Engine:
+        return build_engine(self._checkpoint, self._pool, self._prefixes, self._slots, self.context_length, options)
+
+    def _plain_engine(self) -> Engine:
+        if self._plain is None:
+            self._plain = self._build(replace(self.options, drafter="none", pacer="fixed"))
+        return self._plain
+
+    def _ids(self, prompt: Prompt) -> list[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+
+    def _settled(self, params: SamplingParams) -> SamplingParams:
+        """With a seed, so that several runs draw alike."""
+        if params.seed is not None:
+            return params
+        base = int.from_bytes(os.urandom(7), "big") if self._seed is None else child_seed(self._seed, self._asked)
+        return replace(params, seed=base)
+
+    def _requests(
+        self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+    ) -> list[Request]:
+        listed = [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
+        each = [params or SamplingParams()] * len(listed) if not isinstance(params, Sequence) else list(params)
+        if len(each) != len(listed):
+            raise ArgumentError(f"{len(listed)} prompts but {len(each)} SamplingParams; give one, or one a prompt")
+        requests = []
+        for prompt, own in zip(listed, each, strict=True):
+            settled = self._settled(own)
+            self._asked += 1
+            requests += make_requests(
+                self._checkpoint, self._engine.parts, self._ids(prompt), settled, self.context_length, self.options
+            )
+        return requests
+
+    def _run(self, engine: Engine, requests: list[Request]) -> None:
+        for request in requests:
+            engine.add(request)
+        try:
+            while engine.busy:
+                engine.step()
+        except BaseException:
+            for request in requests:
+                engine.cancel(request)
+            raise
+
+    def _stream(self, engine: Engine, request: Request) -> Iterator[StreamChunk]:
+        engine.add(request)
+        report = self._prefill_progress(request)
+        try:
+            while not request.finished:
+                for progress in engine.step():
+                    if progress.request is request and not request.finished:
+                        yield chunk_of(progress)
+                    elif progress.request is request:
+                        yield replace(chunk_of(progress), output=self._finish(request))
+                report(engine)
+        finally:
+            if not request.finished:
+                engine.cancel(request)
+
+    def _prefill_progress(self, request: Request) -> Callable[[Engine], None]:
+        total = len(request.prompt)
+
+        def report(engine: Engine) -> None:
+            if not request.committer.token_ids:
+                self._progress("prefill", total - engine.prefill_left(request), total)
+
+        return report
+
+    def _finish(self, request: Request) -> GenerationOutput:
+        if request.error is not None:
+            raise GlimpseError(request.error)
+        return output_of(request, self.settings)
+
+    def _cache_tokens(self) -> int:
+        """Room for every row at full length, but at most half of the machine's memory."""
+        spec, dtype = self._checkpoint.spec, self._checkpoint.decoder.dtype
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return max(self.context_length, min(self._slots * self.context_length,
+                                            memory // 2 // spec.kv_bytes_per_token(dtype)))  # fmt: skip
+
+
+def _is_ids(prompts: object) -> bool:
+    return isinstance(prompts, Sequence) and bool(prompts) and all(isinstance(entry, int) for entry in prompts)
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise ArgumentError(f"{name} must be at least 1, not {value}")
+    return value
+
+
+def _dtype(name: str) -> torch.dtype:
+    if name == "auto":
+        return torch.float32
+    if name not in _DTYPES:
+        raise ArgumentError(f"unknown dtype {name!r}; known: auto, {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def _check_device(name: str) -> None:
+    if name not in ("auto", "cpu"):
+        raise ArgumentError(f"device {name!r} is not supported by this version; use auto or cpu")
+
+
+def _context(limit: int, asked: int | None) -> int:
+    if asked is None:
+        return limit
+    if not 1 <= asked <= limit:
+        raise ArgumentError(f"max_context must be from 1 to {limit} (the checkpoint's limit), not {asked}")
+    return asked
