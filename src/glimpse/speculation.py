@@ -75,7 +75,7 @@ class Speculation:
 
     @property
     def mean_accepted_length(self) -> float:
-        """1 + accepted / rounds: tokens a verification, the target's own included; without rounds 1, as a plain step."""
+        """1 + accepted / rounds: tokens a verification, the target's own included; 1 without rounds."""
         return 1 + self.accepted / self.rounds if self.rounds else 1.0
 
     @property
@@ -85,7 +85,7 @@ class Speculation:
 
     @property
     def conditional_acceptance(self) -> list[float | None]:
-        """Of the rounds that drafted position i and accepted all before it, the share that accepted it; None if none."""
+        """Of the rounds that drafted position i and accepted all before it, the share that accepted it, or None."""
         return [
             accepted / reached if reached else None
             for accepted, reached in zip(self._accepted_at, self._reached_at, strict=True)

@@ -91,7 +91,7 @@ class TextStream:
         return self._tokenizer.decode(ids, skip_special_tokens=self._skip_special_tokens)
 
     def _is_invisible(self, token_id: int) -> bool:
-        """Whether the token never has text (a skipped special). Asked of two, as a lone leading space may be dropped."""
+        """Whether the token never has text (a skipped special). Asked of two: a lone leading space may be dropped."""
         if token_id not in self._invisible:
             self._invisible[token_id] = self._decode([token_id, token_id]) == ""
         return self._invisible[token_id]
