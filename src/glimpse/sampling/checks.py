@@ -1,0 +1,109 @@
+"""Checks of single option values. Each returns the value in its settled form or raises one clear ArgumentError."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from glimpse.errors import ArgumentError
+
+
+def refuse(name: str, value: object, wanted: str) -> ArgumentError:
+    """The error of an option that is out of range, naming option, value and what is legal."""
+    return ArgumentError(f"{name} must be {wanted}, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite real number between two bounds."""
+
+    low: float
+    high: float = math.inf
+    open_low: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """The legal range in words."""
+        lower = f"> {self.low:g}" if self.open_low else f">= {self.low:g}"
+        return f"a finite number {lower}" + ("" if math.isinf(self.high) else f" and <= {self.high:g}")
+
+    def __call__(self, name: str, value: Any) -> float:
+        """`value` as a float."""
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise refuse(name, value, self.wanted)
+        if not self.low <= float(value) <= self.high or (self.open_low and float(value) == self.low):
+            raise refuse(name, value, self.wanted)
+        return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number between two bounds; `note` says what its special values mean."""
+
+    low: int
+    high: int | None = None
+    note: str = ""
+
+    def __call__(self, name: str, value: Any) -> int:
+        """`value` as an int."""
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not whole or value < self.low or (self.high is not None and value > self.high):
+            upper = "" if self.high is None else f" and <= {self.high}"
+            raise refuse(name, value, f"a whole number >= {self.low}{upper}{self.note}")
+        return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise refuse(name, value, "True or False")
+    return value
+
+
+def _items(name: str, value: Any, wanted: str) -> list[Any]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise refuse(name, value, wanted)
+    return list(value)
+
+
+def strings(name: str, value: Any) -> tuple[str, ...]:
+    """One string or several, none of them empty."""
+    wanted = "a non-empty string or a list of them"
+    items = [value] if isinstance(value, str) else _items(name, value, wanted)
+    if not all(isinstance(item, str) and item for item in items):
+        raise refuse(name, value, wanted)
+    return tuple(items)
+
+
+def token_ids(name: str, value: Any) -> tuple[int, ...]:
+    """A list of token ids."""
+    check = Integer(0, note=" (a token id)")
+    return tuple(check(f"each of {name}", item) for item in _items(name, value, "a list of token ids"))
+
+
+def words(name: str, value: Any) -> tuple[str | tuple[int, ...], ...]:
+    """Words given as text or as lists of token ids, none of them empty."""
+    wanted = "a list of non-empty strings or lists of token ids"
+    settled = [item if isinstance(item, str) else token_ids(name, item) for item in _items(name, value, wanted)]
+    if not all(settled):
+        raise refuse(name, value, wanted)
+    return tuple(settled)
+
+
+def biases(name: str, value: Any) -> dict[int, float]:
+    """A mapping from token ids (or their decimal text, as JSON has it) to finite numbers."""
+    if not isinstance(value, Mapping):
+        raise refuse(name, value, "a mapping from token ids to numbers")
+    keyed = {int(key) if isinstance(key, str) and key.isdecimal() else key: bias for key, bias in value.items()}
+    ids, finite = Integer(0, note=" (a token id)"), Number(-1e9, 1e9)
+    return {ids(f"each key of {name}", key): finite(f"{name}[{key}]", bias) for key, bias in keyed.items()}
+
+
+def inside_vocabulary(name: str, ids: Iterable[int], vocab_size: int) -> None:
+    """Raises ArgumentError when a token id is not in the vocabulary."""
+    for token in ids:
+        if token >= vocab_size:
+            raise refuse(f"each token id of {name}", token, f"below the vocabulary size {vocab_size}")

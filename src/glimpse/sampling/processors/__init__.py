@@ -1,0 +1,10 @@
+"""Logits processors, one concept a file, in the order in which they act."""
+
+from glimpse.sampling.processors.base import Admission, Processor
+from glimpse.sampling.processors.bias import Bias
+from glimpse.sampling.processors.masks import BadWords, MinTokens, Suppress
+from glimpse.sampling.processors.penalties import Penalties
+
+ORDER = (Penalties, Bias, Suppress, BadWords, MinTokens)
+
+__all__ = ["ORDER", "Admission", "BadWords", "Bias", "MinTokens", "Penalties", "Processor", "Suppress"]
