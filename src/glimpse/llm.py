@@ -74,7 +74,7 @@ class LLM:
         )
         self.context_length = _context(self._checkpoint.spec.context_length, max_context)
         self._slots = _at_least_one("max_batch_size", max_batch_size)
-        self._pool = make_pool(self._checkpoint, self._cache_tokens())
+        self._pool = make_pool(self._checkpoint.decoder, self._cache_tokens())
         self._prefixes = PrefixStore(self._pool)
         self._engine = self._build(self.options)
         self._plain: Engine | None = None

@@ -26,17 +26,17 @@ class Rows:
         self.capacity, self.width, self.max_draft = slots, width, drafts
         self.tokens = torch.zeros(slots, width, dtype=torch.int64, device=device)
         self.prompt_len, self.committed_len, self.verified_len = integers(), integers(), integers()
-        self.draft_len, self.limit, self.seeds = integers(), integers(), integers()
+        self.draft_len, self.limit = integers(), integers()
         self.draft_entropy = torch.zeros(slots, drafts, device=device)
         self.draft_confidence = torch.zeros(slots, drafts, device=device)
         self.sequences: list[Sequence | None] = [None] * slots
 
-    def open(self, slot: int, prompt: list[int], sequence: Sequence, seed: int, limit: int) -> None:
+    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int) -> None:
         """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach."""
         self.tokens[slot, : len(prompt)] = torch.tensor(prompt)
         self.prompt_len[slot] = self.committed_len[slot] = len(prompt)
         self.verified_len[slot], self.draft_len[slot] = sequence.shared_len, 0
-        self.seeds[slot], self.limit[slot] = seed, limit
+        self.limit[slot] = limit
         self.sequences[slot] = sequence
 
     def close(self, slot: int) -> None:

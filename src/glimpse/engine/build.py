@@ -13,7 +13,7 @@ from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext
 from glimpse.engine.engine import Engine, Parts
 from glimpse.errors import ArgumentError
-from glimpse.model import Checkpoint, DecoderSpec
+from glimpse.model import Checkpoint, Decoder
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext
@@ -39,9 +39,9 @@ class EngineOptions:
             raise ArgumentError(f"draft_tokens must be from 0 to 256, not {self.draft_tokens}")
 
 
-def make_pool(spec: DecoderSpec, tokens: int, dtype_of: Checkpoint, page_size: int = PAGE_SIZE) -> PagePool:
-    """A pool for at least `tokens` positions of the checkpoint's shape, in its dtype."""
-    decoder = dtype_of.decoder
+def make_pool(decoder: Decoder, tokens: int, page_size: int = PAGE_SIZE) -> PagePool:
+    """A pool for at least `tokens` positions of the decoder's shape, in its dtype."""
+    spec = decoder.spec
     shape = CacheShape(spec.layers, spec.kv_heads, spec.head_dim)
     return PagePool(shape, -(-tokens // page_size), page_size, decoder.dtype, decoder.device)
 
@@ -53,6 +53,9 @@ def build_engine(
     decoder, spec = checkpoint.decoder, checkpoint.spec
     budget = RecallBudget(share=options.budget)
     drafter = DRAFTERS.get(options.drafter).build(DraftContext(pool, options.budget))
+    rule = acceptance.resolve(options.acceptance)
+    if drafter.gives_tree and not rule.trees:
+        raise ArgumentError(f"acceptance {options.acceptance!r} judges chains, but drafter {options.drafter!r} gives trees")
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
     costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes)
     pacer = PACERS.get(options.pacer).build(
@@ -69,10 +72,10 @@ def build_engine(
         decoder=decoder,
         pool=pool,
         rows=Rows(slots, context + most + 1, most),
-        sampler=Sampler(slots, spec.vocab_size, checkpoint.tokenizer.vocab_size),
+        sampler=Sampler(slots, spec.vocab_size, tokens=checkpoint.tokenizer.vocab_size),
         drafter=drafter,
         pacer=pacer,
-        acceptance=acceptance.resolve(options.acceptance),
+        acceptance=rule,
         costs=costs,
         prefixes=prefixes,
         budget=budget,

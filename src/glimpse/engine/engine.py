@@ -134,7 +134,7 @@ class Engine:
         # Prompt logprobs need every position's logits, so then nothing is shared.
         shared = parts.prefixes.find(request.prompt) if request.params.prompt_logprobs is None else []
         sequence = Sequence(parts.pool, expected=request.limit, shared=shared)
-        parts.rows.open(slot, request.prompt, sequence, request.seed, request.limit)
+        parts.rows.open(slot, request.prompt, sequence, request.limit)
         parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
         self._running[slot], self._promised[slot] = request, pages
         view = RowView(parts.rows, (slot,))
@@ -183,21 +183,22 @@ class Engine:
     ) -> list[Progress]:
         """The cut list of every row, and all that is cut by it."""
         parts, progress, outcomes = self.parts, [], []
+        paths, token_lists = verified.accepted.paths(), verified.accepted.token_lists()
         for index, spec in enumerate(plan.full):
             request = self._running[spec.slot]
-            if not verified.finite[index]:
-                request.error = f"the model's logits were not finite at step {self.steps} (position {spec.stop - 1})"
+            if spec.slot in verified.broken:
+                request.error = f"step {self.steps}: {verified.broken[spec.slot]}"
                 progress.append(Progress(request, request.committer.abort(), 0))
                 continue
             first = not request.committer.token_ids
             drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
-            tokens = verified.accepted.tokens_of(index)
+            tokens = token_lists[index]
             commit = request.committer.commit(tokens)
             kept = list(commit.token_ids)
             accepted = min(len(tokens) - 1, len(kept))
             if drafted or not first:
                 request.speculation.record(drafted, accepted)
-            record_logprobs(request, logits[index], [0, *[n + 1 for n in verified.accepted.path_of(index)]], kept)
+            record_logprobs(request, logits[index], [0, *[n + 1 for n in paths[index]]], kept)
             outcomes.append(
                 Outcome(spec.slot, drafted, accepted, kept, _kept_importance(importance[index], drafted - accepted))
             )

@@ -30,7 +30,9 @@ def record_prompt_logprobs(request: Request, start: int, logits: Tensor) -> None
 
 
 def _measure(logits: Tensor, tokens: list[int], top: int) -> list[TokenLogprob]:
+    found = token_logprobs(logits, torch.tensor(tokens), top)
+    tops = zip(found.top_ids.tolist(), found.top_logprobs.tolist(), strict=True)
     return [
-        TokenLogprob(found.token, found.logprob, tuple(found.top))
-        for found in token_logprobs(logits, torch.tensor(tokens), top)
+        TokenLogprob(token, logprob, tuple(zip(ids, values, strict=True)))
+        for token, logprob, (ids, values) in zip(tokens, found.logprobs.tolist(), tops, strict=True)
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from glimpse.engine.commit import Commit, Committer
 from glimpse.outputs import TokenLogprob
-from glimpse.sampling.params import SamplingParams
+from glimpse.sampling.params import ResolvedParams
 from glimpse.speculation import Speculation
 
 
@@ -30,9 +30,7 @@ class Request:
     """What was asked, and what has come of it so far."""
 
     prompt: list[int]
-    params: SamplingParams
-    """Resolved: every value effective."""
-    seed: int
+    params: ResolvedParams
     committer: Committer
     speculation: Speculation
     limit: int

@@ -11,8 +11,11 @@ from torch import Tensor
 from glimpse.acceptance import Accepted, Acceptance, NodeNoise
 from glimpse.cache.rows import Rows
 from glimpse.drafting.drafter import Draft
+from glimpse.errors import GlimpseError
+from glimpse.sampling.finite import nonfinite_rows
 from glimpse.sampling.law import Laws, pick
 from glimpse.sampling.nodes import Nodes
+from glimpse.sampling.noise import draft_salt
 from glimpse.sampling.pipeline import Sampler
 
 
@@ -22,8 +25,8 @@ class Verified:
 
     draft: Draft
     accepted: Accepted
-    finite: list[bool]
-    """False: the target's logits of that row were not finite, and its tokens mean nothing."""
+    broken: dict[int, GlimpseError]
+    """Slots whose target logits were not finite; their tokens mean nothing."""
 
 
 class DraftBook:
@@ -43,17 +46,18 @@ class DraftBook:
         drafted = [draft_tokens(rows, slot) for slot in slots]
         lengths = [int(rows.committed_len[slot]) for slot in slots]
         outputs = [length - int(rows.prompt_len[slot]) for slot, length in zip(slots, lengths, strict=True)]
-        laws = self._sampler.laws(logits, Nodes.drafting(slots, lengths, outputs, drafted))
-        positions = torch.tensor([length + len(done) for length, done in zip(lengths, drafted, strict=True)])
-        salt = torch.tensor(lengths)
-        tokens = pick(laws, rows.seeds[slots], positions, self._acceptance.draft_role, self._acceptance.salt(salt))
-        confidence, finite = laws.logp_of(tokens).exp(), torch.isfinite(logits.sum(-1))
-        facts = zip(slots, tokens.tolist(), confidence.tolist(), laws.entropy.tolist(), finite.tolist(), strict=True)
-        for index, (slot, token, chance, entropy, sound) in enumerate(facts):
-            if sound:
+        nodes = Nodes.drafting(slots, lengths, outputs, drafted)
+        laws = self._sampler.laws(logits, nodes)
+        role = self._acceptance.draft_role
+        salt = draft_salt(role, torch.tensor(lengths))
+        tokens = pick(laws, self._sampler.seeds_of(nodes), nodes.position, role, salt)
+        broken = nonfinite_rows(logits, nodes)
+        facts = zip(slots, tokens.tolist(), laws.logp_of(tokens).exp().tolist(), laws.entropy.tolist(), strict=True)
+        for index, (slot, token, chance, entropy) in enumerate(facts):
+            if slot not in broken:
                 rows.add_draft(slot, token, chance, entropy)
                 self._keep(slot, laws, index)
-        return [slot for slot, sound in zip(slots, finite.tolist(), strict=True) if not sound]
+        return list(broken)
 
     def draft(self, slots: list[int]) -> Draft:
         """The rows' chains as one draft, with their laws where they are kept."""
@@ -85,11 +89,9 @@ def verify(rows: Rows, sampler: Sampler, acceptance: Acceptance, draft: Draft, s
     lengths = [int(rows.committed_len[slot]) for slot in slots]
     outputs = [length - int(rows.prompt_len[slot]) for slot, length in zip(slots, lengths, strict=True)]
     nodes = Nodes.verifying(slots, lengths, outputs, draft.tokens.tolist(), draft.parents.tolist(), draft.offsets)
-    finite = torch.isfinite(logits.sum(-1))
     laws = sampler.laws(logits, nodes)
-    accepted = acceptance.accept(draft, laws, NodeNoise(rows.seeds[nodes.row], nodes.position))
-    counts = [stop - start + 1 for start, stop in zip(draft.offsets, draft.offsets[1:], strict=False)]
-    return Verified(draft, accepted, [bool(part.all()) for part in finite.split(counts)])
+    accepted = acceptance.accept(draft, laws, NodeNoise(sampler.seeds_of(nodes), nodes.position))
+    return Verified(draft, accepted, nonfinite_rows(logits, nodes))
 
 
 def draft_tokens(rows: Rows, slot: int) -> list[int]:

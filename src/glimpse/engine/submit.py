@@ -67,4 +67,4 @@ def _request(
         lossless=parts.drafter.lossless and parts.acceptance.lossless,
     )
     limit = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
-    return Request(prompt, params, params.seed, committer, speculation, limit, index)
+    return Request(prompt, params, committer, speculation, limit, index)
