@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from glimpse.engine.engine import Engine
+from glimpse.engine.engine import Parts
 from glimpse.outputs import GenerationOutput
 
 
-def predicted_speedup(engine: Engine, output: GenerationOutput) -> float | None:
+def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:
     """Speedup over plain decoding if a step cost what its bytes cost, with the acceptance that was measured.
 
     A draft step costs c = (W + rho K) / (W + K) of a plain step (DESIGN section 5), a verification as much as a plain one;
     W are the bytes of the weights, K those of the cache, rho the share of it that a draft reads. None without a step.
     """
-    spec, dtype = engine.parts.decoder.spec, engine.parts.decoder.dtype
+    spec, dtype = parts.decoder.spec, parts.decoder.dtype
     speculation = output.speculation
     length = output.usage.prompt_tokens + output.usage.completion_tokens // 2
     weights, cache = spec.weight_bytes(dtype), spec.kv_bytes_per_token(dtype) * length
-    share = engine.parts.budget.positions(length) / length
+    share = parts.budget.positions(length) / length
     draft = (weights + share * cache) / (weights + cache)
     steps = speculation.rounds + speculation.plain_steps
     tokens = steps + speculation.accepted

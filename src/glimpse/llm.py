@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from glimpse.cache.prefix import PrefixStore
 from glimpse.compare import predicted_speedup
-from glimpse.engine.build import EngineOptions, build_engine, make_pool
+from glimpse.engine.build import EngineOptions, build_engine
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
+from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.request import Request
 from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError, GlimpseError
@@ -38,7 +38,8 @@ class LLM:
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and the
-    longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads. `max_context`
+    longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads, `budget_floor` the
+    least number of positions. `max_context`
     lowers the checkpoint's context limit; `max_batch_size` is how many requests run at once. `seed` makes requests that
     set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong
     options, ModelError for a checkpoint that cannot be used.
@@ -53,6 +54,7 @@ class LLM:
         acceptance: str = "coupled",
         draft_tokens: int | None = None,
         budget: float = 0.1,
+        budget_floor: int = 256,
         dtype: str = "auto",
         device: str = "auto",
         max_context: int | None = None,
@@ -61,50 +63,66 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._progress = progress or (lambda stage, done, total: None)
-        self.options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget)
         _check_device(device)
         if threads is not None:
             torch.set_num_threads(_at_least_one("threads", threads))
-        self._checkpoint = load_checkpoint(
-            resolve_model(model),
+        hear = progress or _silent
+        checkpoint = load_checkpoint(
+            resolve_model(model, progress=lambda done, total: hear("download", done, total)),
             dtype=_dtype(dtype),
             device="cpu",
-            progress=lambda done, total: self._progress("weights", done, total),
+            progress=lambda done, total: hear("weights", done, total),
         )
-        self.context_length = _context(self._checkpoint.spec.context_length, max_context)
-        self._slots = _at_least_one("max_batch_size", max_batch_size)
-        self._pool = make_pool(self._checkpoint.decoder, self._cache_tokens())
-        self._prefixes = PrefixStore(self._pool)
-        self._engine = self._build(self.options)
-        self._plain: Engine | None = None
-        self._seed, self._asked = seed, 0
+        loaded = load(checkpoint, max_context, _at_least_one("max_batch_size", max_batch_size))
+        self._set_up(loaded, EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor), seed, hear)
+
+    def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
+        self._loaded, self._seed, self._progress = loaded, seed, progress
+        self._engine = build_engine(loaded, options)
+        self._asked = 0
+
+    def variant(self, **options: Any) -> LLM:
+        """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, pacer, ...)."""
+        other = LLM.__new__(LLM)
+        other._set_up(self._loaded, replace(self.options, **options), self._seed, self._progress)
+        return other
+
+    @property
+    def options(self) -> EngineOptions:
+        """How it decodes."""
+        return self._engine.options
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of prompt and output together, at most."""
+        return self._loaded.context
 
     @property
     def tokenizer(self) -> Any:
         """The checkpoint's tokenizer."""
-        return self._checkpoint.tokenizer
+        return self._loaded.checkpoint.tokenizer
 
     @property
     def spec(self) -> Any:
         """The decoder's dimensions (`glimpse.model.DecoderSpec`)."""
-        return self._checkpoint.spec
+        return self._loaded.checkpoint.spec
 
     @property
     def settings(self) -> dict[str, object]:
         """Every effective setting of the engine."""
         parts = self._engine.parts
         return {
-            "model": self._checkpoint.name,
+            "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
             "pacer": self.options.pacer,
             "acceptance": self.options.acceptance,
             "draft_tokens": parts.pacer.most,
             "budget": self.options.budget,
+            "budget_floor": self.options.budget_floor,
             "dtype": str(parts.decoder.dtype).removeprefix("torch."),
             "device": str(parts.decoder.device),
             "context_length": self.context_length,
-            "max_batch_size": self._slots,
+            "max_batch_size": self._loaded.slots,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
         }
@@ -117,13 +135,13 @@ class LLM:
         A prompt is text or token ids. Raises ArgumentError for a prompt that is empty or too long.
         """
         requests = self._requests(prompts, params)
-        self._run(self._engine, requests)
+        self._run(requests)
         return [self._finish(request) for request in requests]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
         (request,) = self._requests([prompt], replace(params or SamplingParams(), n=1))
-        return self._stream(self._engine, request)
+        return self._stream(request)
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
@@ -142,24 +160,25 @@ class LLM:
         `pairs` of runs, one after the other; the speedup is the median of their ratios. `on_chunk` hears the first
         speculative run as it is written.
         """
-        plain_engine = self._plain_engine()
+        plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
+        settled = self._settled(replace(params or SamplingParams(), n=1))
+        speeds: list[float | None] = []
+        outputs: list[GenerationOutput] = []
         with self.pinned(prompt) as ids:
-            settled = self._settled(replace(params or SamplingParams(), n=1))
-            ratios, outputs = [], {}
-            for _ in range(max(1, pairs)):
-                for name, engine in (("speculative", self._engine), ("baseline", plain_engine)):
-                    (request,) = self._requests([ids], settled)
-                    for chunk in self._stream(engine, request):
-                        if on_chunk and name == "speculative" and name not in outputs:
-                            on_chunk(chunk)
-                    outputs.setdefault(name, self._finish(request))
-                    ratios.append(self._finish(request).timing.tokens_per_s)
-        rates = [(fast, slow) for fast, slow in zip(ratios[::2], ratios[1::2], strict=True) if fast and slow]
+            for turn in range(2 * max(1, pairs)):
+                chunks = (plain if turn % 2 else self).stream(ids, settled)
+                for chunk in chunks:
+                    if on_chunk and turn == 0:
+                        on_chunk(chunk)
+                    if chunk.output:
+                        outputs.append(chunk.output)
+        speeds = [output.timing.tokens_per_s for output in outputs]
+        rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
         return Comparison(
-            baseline=outputs["baseline"],
-            speculative=outputs["speculative"],
+            baseline=outputs[1],
+            speculative=outputs[0],
             speedup=median(fast / slow for fast, slow in rates) if rates else None,
-            predicted_speedup=predicted_speedup(self._engine, outputs["speculative"]),
+            predicted_speedup=predicted_speedup(self._engine.parts, outputs[0]),
         )
 
     @contextmanager
@@ -174,19 +193,11 @@ class LLM:
         try:
             yield ids
         finally:
-            self._prefixes.drop(key)
+            self._loaded.prefixes.drop(key)
 
     def close(self) -> None:
         """Drops weights and cache."""
-        del self._engine, self._plain, self._pool, self._prefixes, self._checkpoint
-
-    def _build(self, options: EngineOptions) -> Engine:
-        return build_engine(self._checkpoint, self._pool, self._prefixes, self._slots, self.context_length, options)
-
-    def _plain_engine(self) -> Engine:
-        if self._plain is None:
-            self._plain = self._build(replace(self.options, drafter="none", pacer="fixed"))
-        return self._plain
+        del self._engine, self._loaded
 
     def _ids(self, prompt: Prompt) -> list[int]:
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -209,12 +220,11 @@ class LLM:
         for prompt, own in zip(listed, each, strict=True):
             settled = self._settled(own)
             self._asked += 1
-            requests += make_requests(
-                self._checkpoint, self._engine.parts, self._ids(prompt), settled, self.context_length, self.options
-            )
+            requests += make_requests(self._loaded, self._engine, self._ids(prompt), settled)
         return requests
 
-    def _run(self, engine: Engine, requests: list[Request]) -> None:
+    def _run(self, requests: list[Request]) -> None:
+        engine = self._engine
         for request in requests:
             engine.add(request)
         try:
@@ -225,7 +235,8 @@ class LLM:
                 engine.cancel(request)
             raise
 
-    def _stream(self, engine: Engine, request: Request) -> Iterator[StreamChunk]:
+    def _stream(self, request: Request) -> Iterator[StreamChunk]:
+        engine = self._engine
         engine.add(request)
         report = self._prefill_progress(request)
         try:
@@ -254,13 +265,6 @@ class LLM:
             raise GlimpseError(request.error)
         return output_of(request, self.settings)
 
-    def _cache_tokens(self) -> int:
-        """Room for every row at full length, but at most half of the machine's memory."""
-        spec, dtype = self._checkpoint.spec, self._checkpoint.decoder.dtype
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return max(self.context_length, min(self._slots * self.context_length,
-                                            memory // 2 // spec.kv_bytes_per_token(dtype)))  # fmt: skip
-
 
 def _is_ids(prompts: object) -> bool:
     return isinstance(prompts, Sequence) and bool(prompts) and all(isinstance(entry, int) for entry in prompts)
@@ -285,9 +289,5 @@ def _check_device(name: str) -> None:
         raise ArgumentError(f"device {name!r} is not supported by this version; use auto or cpu")
 
 
-def _context(limit: int, asked: int | None) -> int:
-    if asked is None:
-        return limit
-    if not 1 <= asked <= limit:
-        raise ArgumentError(f"max_context must be from 1 to {limit} (the checkpoint's limit), not {asked}")
-    return asked
+def _silent(stage: str, done: int, total: int) -> None:
+    """Hears progress and says nothing."""

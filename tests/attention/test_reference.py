@@ -87,9 +87,9 @@ def test_recalled_row_reads_its_set_and_the_tail_only(scattered):
     pool = make_pool()
     sequence = filled(pool, 30, scattered)
     base = 24
-    positions = torch.stack([
-        torch.stack([torch.randperm(base)[:7].sort().values for _ in range(KV_HEADS)]) for _ in range(2)
-    ])
+    positions = torch.stack(
+        [torch.stack([torch.randperm(base)[:7].sort().values for _ in range(KV_HEADS)]) for _ in range(2)]
+    )
     chosen = recall(pool, sequence, positions, base)
     q = torch.randn(1, HEADS, DIM)
     spec = RowSpec(0, sequence, 29, 1, recall=chosen)

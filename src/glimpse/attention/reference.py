@@ -43,9 +43,7 @@ def _view(pool: PagePool, row: PlannedRow, layer: int) -> tuple[list[Tensor], li
     return keys, values
 
 
-def _attend_row(
-    q: Tensor, keys: list[Tensor], values: list[Tensor], row: PlannedRow
-) -> tuple[Tensor, Tensor | None]:
+def _attend_row(q: Tensor, keys: list[Tensor], values: list[Tensor], row: PlannedRow) -> tuple[Tensor, Tensor | None]:
     """One row: q [n, heads, head_dim] over the pieces; ([n, heads, head_dim], importance)."""
     wanted = row.spec.importance
     kv_heads, head_dim = keys[0].shape[0], q.shape[-1]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
+from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class DraftContext:
     """What a drafter may be built from."""
 
     pool: PagePool
-    budget: float
-    """Share of the context that a sparse draft reads."""
+    budget: RecallBudget
+    """How much of the context a sparse draft reads."""
 
 
 class Drafter(Protocol):
@@ -68,6 +69,8 @@ class Drafter(Protocol):
     """
 
     name: str
+    drafts: bool
+    """False: every draft is empty."""
     needs_forward: bool
     gives_tree: bool
     has_law: bool

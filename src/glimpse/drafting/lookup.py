@@ -55,6 +55,7 @@ class LookupDrafter:
     """Longest suffix match within the request, between `min_match` and `max_match` tokens, the most recent on a tie."""
 
     name = "lookup"
+    drafts = True
     needs_forward = False
     gives_tree = False
     has_law = False

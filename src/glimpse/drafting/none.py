@@ -11,6 +11,7 @@ class NoDrafter:
     """Drafts nothing, keeps nothing."""
 
     name = "none"
+    drafts = False
     needs_forward = False
     gives_tree = False
     has_law = False

@@ -29,6 +29,7 @@ class SparseDrafter:
     """
 
     name = "sparse"
+    drafts = True
     needs_forward = True
     gives_tree = False
     has_law = True
@@ -44,7 +45,7 @@ class SparseDrafter:
     @classmethod
     def build(cls, context: DraftContext) -> SparseDrafter:
         """Over the engine's pool, with the budget asked for."""
-        return cls(context.pool, RecallBudget(share=context.budget))
+        return cls(context.pool, context.budget)
 
     @property
     def budget(self) -> RecallBudget:

@@ -19,6 +19,7 @@ from glimpse.cache.sequence import Sequence
 from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.engine.forward import ForwardResult, forward, load_of
 from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
+from glimpse.engine.options import EngineOptions
 from glimpse.engine.phases import PhasePlanner, StepPlan
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.sampling_step import DraftBook, Verified, verify
@@ -48,8 +49,8 @@ class Parts:
 class Engine:
     """Decodes requests together. Single-threaded: `step` until nothing is left."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+    def __init__(self, parts: Parts, options: EngineOptions) -> None:
+        self.parts, self.options = parts, options
         self.steps = 0
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}

@@ -38,9 +38,9 @@ def forward(decoder: Decoder, pool: PagePool, rows: Rows, specs: list[RowSpec]) 
         return mixed
 
     tokens = torch.cat([_tokens(rows, spec) for spec in specs])
-    lengths = torch.cat([
-        (plan.positions[row.begin : row.end] + 1).clamp_min(int(rows.prompt_len[row.spec.slot])) for row in plan.rows
-    ])
+    lengths = torch.cat(
+        [(plan.positions[row.begin : row.end] + 1).clamp_min(int(rows.prompt_len[row.spec.slot])) for row in plan.rows]
+    )
     hidden = decoder.forward(tokens, plan.positions, lengths, attend_layer)
     logits = decoder.logits(hidden[plan.outputs]) if len(plan.outputs) else hidden.new_empty(0, 0)
     return ForwardResult(

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from glimpse.acceptance import Accepted, Acceptance, NodeNoise
+from glimpse.acceptance import Acceptance, Accepted, NodeNoise
 from glimpse.cache.rows import Rows
 from glimpse.drafting.drafter import Draft
 from glimpse.errors import GlimpseError
@@ -83,7 +83,9 @@ class DraftBook:
             self._laws.setdefault(slot, []).append(laws.slim().select(torch.tensor([index])))
 
 
-def verify(rows: Rows, sampler: Sampler, acceptance: Acceptance, draft: Draft, slots: list[int], logits: Tensor) -> Verified:
+def verify(
+    rows: Rows, sampler: Sampler, acceptance: Acceptance, draft: Draft, slots: list[int], logits: Tensor
+) -> Verified:
     """Judges the rows' drafts by the target's logits [nodes, vocab]: one row after the last committed token, then one
     after each draft token."""
     lengths = [int(rows.committed_len[slot]) for slot in slots]

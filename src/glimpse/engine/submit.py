@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from glimpse.engine.build import EngineOptions
 from glimpse.engine.commit import Committer
-from glimpse.engine.engine import Parts
+from glimpse.engine.engine import Engine
+from glimpse.engine.loaded import Loaded
 from glimpse.engine.request import Request
 from glimpse.engine.text import TextStream
 from glimpse.errors import ArgumentError
-from glimpse.model import Checkpoint
 from glimpse.sampling.params import ResolvedParams, SamplingParams
 from glimpse.sampling.resolve import resolve
 from glimpse.speculation import Speculation
 
 
-def make_requests(
-    checkpoint: Checkpoint, parts: Parts, prompt: list[int], params: SamplingParams, context: int, options: EngineOptions
-) -> list[Request]:
+def make_requests(loaded: Loaded, engine: Engine, prompt: list[int], params: SamplingParams) -> list[Request]:
     """The `n` requests of one prompt. Raises ArgumentError for an empty or overlong prompt, or an id out of range."""
+    checkpoint, context = loaded.checkpoint, loaded.context
     _check_prompt(prompt, checkpoint.spec.vocab_size, context)
     resolved = resolve(
         params,
@@ -26,7 +24,7 @@ def make_requests(
         vocab_size=checkpoint.spec.vocab_size,
         encode=lambda text: checkpoint.tokenizer.encode(text, add_special_tokens=False),
     )
-    return [_request(checkpoint, parts, prompt, resolved.child(i), context, options, i) for i in range(resolved.n)]
+    return [_request(loaded, engine, prompt, resolved.child(index), index) for index in range(resolved.n)]
 
 
 def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
@@ -39,16 +37,9 @@ def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
         raise ArgumentError(f"the prompt holds token id {wrong}, but ids go from 0 to {vocab_size - 1}")
 
 
-def _request(
-    checkpoint: Checkpoint,
-    parts: Parts,
-    prompt: list[int],
-    params: ResolvedParams,
-    context: int,
-    options: EngineOptions,
-    index: int,
-) -> Request:
-    room = context - len(prompt)
+def _request(loaded: Loaded, engine: Engine, prompt: list[int], params: ResolvedParams, index: int) -> Request:
+    checkpoint, parts, options = loaded.checkpoint, engine.parts, engine.options
+    room = loaded.context - len(prompt)
     committer = Committer(
         TextStream(checkpoint.tokenizer, skip_special_tokens=params.skip_special_tokens),
         max_tokens=params.max_tokens,
