@@ -9,8 +9,8 @@ from glimpse.outputs import GenerationOutput
 def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:
     """Speedup over plain decoding if a step cost what its bytes cost, with the acceptance that was measured.
 
-    A draft step costs c = (W + rho K) / (W + K) of a plain step (DESIGN section 5), a verification as much as a plain one;
-    W are the bytes of the weights, K those of the cache, rho the share of it that a draft reads. None without a step.
+    A draft step costs c = (W + rho K) / (W + K) of a plain step, a verification as much as a plain one; W are the bytes
+    of the weights, K those of the cache, rho the share of it that a draft reads. None without a step.
     """
     spec, dtype = parts.decoder.spec, parts.decoder.dtype
     speculation = output.speculation

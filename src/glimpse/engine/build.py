@@ -18,7 +18,7 @@ from glimpse.sampling.pipeline import Sampler
 
 
 def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
-    """An engine over what is loaded. Raises ArgumentError for unknown names and combinations that do not go together."""
+    """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together."""
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = RecallBudget(share=options.budget, floor=options.budget_floor)
     drafter = DRAFTERS.get(options.drafter).build(DraftContext(pool, budget))

@@ -86,7 +86,7 @@ class Engine:
         request.committer.abort()
 
     def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> tuple[int, ...]:
-        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns the key to drop them by."""
+        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key."""
         self._keep = request
         self.add(request)
         try:
@@ -183,7 +183,8 @@ class Engine:
         self, plan: StepPlan, verified: Verified, logits: list[Tensor], importance: list[Tensor | None]
     ) -> list[Progress]:
         """The cut list of every row, and all that is cut by it."""
-        parts, progress, outcomes = self.parts, [], []
+        progress: list[Progress] = []
+        outcomes: list[Outcome] = []
         paths, token_lists = verified.accepted.paths(), verified.accepted.token_lists()
         for index, spec in enumerate(plan.full):
             request = self._running[spec.slot]

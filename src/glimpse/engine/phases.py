@@ -73,7 +73,7 @@ class PhasePlanner:
         room = [left for left, start in zip(decisions.room, starting, strict=True) if start]
         if len(drafting):
             self._draft(plan, drafting, room)
-        waiting = set(plan_row.slot for plan_row in plan.draft)
+        waiting = {spec.slot for spec in plan.draft}
         for slot, action in zip(view.slots, decisions.actions, strict=True):
             if slot not in waiting:
                 self._plan_full(plan, slot, learn=action is not Action.PLAIN)
