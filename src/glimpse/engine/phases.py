@@ -30,6 +30,11 @@ class StepPlan:
         """All rows, in the order in which they are laid into the batch."""
         return self.prefill + self.draft + self.full
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Where the draft rows begin and end in `specs`."""
+        return len(self.prefill), len(self.prefill) + len(self.draft)
+
 
 class PhasePlanner:
     """Asks pacer and drafter, and turns their answers into rows of the next forward."""
