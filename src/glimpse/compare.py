@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glimpse.engine.engine import Parts
+from glimpse.engine.parts import Parts
 from glimpse.outputs import GenerationOutput
 
 

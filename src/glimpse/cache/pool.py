@@ -44,6 +44,8 @@ class PagePool:
         self.shape, self.pages, self.page_size = shape, pages, page_size
         self.keys = torch.zeros(size, dtype=dtype, device=device)
         self.values = torch.zeros(size, dtype=dtype, device=device)
+        self.promised = 0
+        """Pages that running requests may come to need, in whatever engine: what admission counts with."""
         self._references = np.zeros(pages, dtype=np.int32)
         self._wished = np.zeros(pages, dtype=np.int32)
 

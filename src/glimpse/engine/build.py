@@ -7,9 +7,10 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext
-from glimpse.engine.engine import Engine, Parts
+from glimpse.engine.engine import Engine
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.parts import Parts
 from glimpse.errors import ArgumentError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
