@@ -1,9 +1,11 @@
-"""What bytes predict for a run that was measured."""
+"""Plain against speculative: what bytes predict, and how close a divergence was."""
 
 from __future__ import annotations
 
+from glimpse.engine.judge import margin
 from glimpse.engine.parts import Parts
-from glimpse.outputs import GenerationOutput
+from glimpse.engine.request import Request
+from glimpse.outputs import GenerationOutput, first_difference
 
 
 def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:
@@ -22,3 +24,17 @@ def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:
     tokens = steps + speculation.accepted
     time = steps + draft * speculation.draft_steps
     return tokens / time if steps else None
+
+
+def divergence_margin(
+    plain: Parts, baseline: GenerationOutput, speculative: GenerationOutput, request: Request
+) -> float | None:
+    """How much the plain path preferred its own token where two outputs of `request` part; None where they do not.
+
+    None too where one output has merely ended earlier.
+    """
+    place = first_difference(baseline.token_ids, speculative.token_ids)
+    if place is None or place >= min(len(baseline.token_ids), len(speculative.token_ids)):
+        return None
+    rivals = (baseline.token_ids[place], speculative.token_ids[place])
+    return margin(plain, request.prompt, request.params, list(baseline.token_ids[:place]), rivals)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from glimpse.compare import predicted_speedup
+from glimpse.compare import divergence_margin, predicted_speedup
 from glimpse.engine.build import build_engine
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
@@ -173,6 +173,7 @@ class LLM:
                         on_chunk(chunk)
                     if chunk.output:
                         outputs.append(chunk.output)
+            margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         speeds = [output.timing.tokens_per_s for output in outputs]
         rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
         return Comparison(
@@ -180,6 +181,7 @@ class LLM:
             speculative=outputs[0],
             speedup=median(fast / slow for fast, slow in rates) if rates else None,
             predicted_speedup=predicted_speedup(self._engine.parts, outputs[0]),
+            margin=margin,
         )
 
     @contextmanager

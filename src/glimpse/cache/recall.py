@@ -121,8 +121,9 @@ def _top(scores: Tensor, count: int) -> Tensor:
     if scores.device.type != "cpu":
         return scores.topk(count, dim=-1, sorted=False).indices
     # numpy's partition is about five times as fast here as torch's topk.
-    places = np.argpartition(scores.numpy(), scores.shape[-1] - count, axis=-1)
-    return torch.from_numpy(places[..., scores.shape[-1] - count :])
+    rest = scores.shape[-1] - count
+    places = np.argpartition(scores.numpy(), min(rest, scores.shape[-1] - 1), axis=-1)
+    return torch.from_numpy(places[..., rest:])
 
 
 def recall(pool: PagePool, sequence: Sequence, positions: Tensor, base: int) -> RecallSet:

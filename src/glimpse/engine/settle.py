@@ -33,8 +33,8 @@ class Settler:
 
     def commit(self, plan: StepPlan, result: ForwardResult, step: int) -> list[Progress]:
         """Judges the full rows, and cuts tokens, text, logprobs, statistics and cache of each to what is kept."""
-        for spec, logits in zip(plan.prefill, result.logits, strict=False):
-            record_prompt_logprobs(self._running[spec.slot], spec.start, logits)
+        for spec, own in zip(plan.prefill, result.logits, strict=False):
+            record_prompt_logprobs(self._running[spec.slot], spec.start, own)
             self._parts.rows.verified_len[spec.slot] = spec.stop
         if not plan.full:
             return []
