@@ -34,7 +34,7 @@ def test_ids_outside_the_table_are_refused(stored, token):
 def test_a_file_cut_short_while_in_use_is_one_clear_error(tmp_path):
     path = tmp_path / "table"
     path.write_bytes(bytes(100))
-    rows = FileRows(path, 0, 40, 3, torch.from_numpy)
+    rows = FileRows(path, 0, (3, 10), 40, torch.from_numpy)
     with pytest.raises(ModelError, match="cut short"):
         rows.read([2])
 
