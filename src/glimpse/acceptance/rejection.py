@@ -68,7 +68,8 @@ def _passed(draft: Draft, laws: Laws, proposal: Laws, noise: NodeNoise) -> Tenso
     # Node i of row r is judged by the law before it, which is law i + r.
     judges = torch.tensor([node + row for row, (start, end) in enumerate(_bounds(draft)) for node in range(start, end)])
     judges = judges.to(device=draft.tokens.device, dtype=torch.int64)
-    p = laws.select(judges).logp_of(draft.tokens).exp()
+    asked = torch.zeros(len(laws), dtype=torch.int64, device=judges.device).index_copy_(0, judges, draft.tokens)
+    p = laws.logp_of(asked)[judges].exp()
     q = proposal.logp_of(draft.tokens).exp()
     only = torch.zeros(1, dtype=torch.int64, device=p.device)
     u = uniform(noise.seeds[judges], noise.positions[judges], Role.ACCEPT, 0, only).squeeze(1)

@@ -16,7 +16,7 @@ _CHUNK = 1 << 16
 """Elements handled at once on a CPU: temporaries that fit its second-level cache halve the time of a large batch."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Laws:
     """N next-token laws over a vocabulary of `vocab` tokens, dense or truncated to candidates.
 
