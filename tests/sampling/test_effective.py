@@ -18,7 +18,14 @@ def test_neutral_values_change_nothing():
 
 
 def test_checkpoint_fills_what_the_user_left_unset():
-    defaults = {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "repetition_penalty": 1.05, "bos_token_id": 1}
+    defaults = {
+        "temperature": 0.6,
+        "top_k": 20,
+        "top_p": 0.95,
+        "min_p": 0.1,
+        "repetition_penalty": 1.05,
+        "bos_token_id": 1,
+    }
     filled = SamplingParams(top_k=5).resolve(defaults)
     assert (filled.temperature, filled.top_k, filled.top_p, filled.min_p) == (0.6, 5, 0.95, 0.1)
     assert filled.repetition_penalty == 1.05
@@ -45,7 +52,8 @@ def test_bad_default_names_the_file():
 
 
 @pytest.mark.parametrize(
-    ("asked", "room", "right"), [(None, None, None), (-1, None, None), (None, 9, 9), (-1, 9, 9), (4, 9, 4), (20, 9, 9), (0, 9, 0)]
+    ("asked", "room", "right"),
+    [(None, None, None), (-1, None, None), (None, 9, 9), (-1, 9, 9), (4, 9, 4), (20, 9, 9), (0, 9, 0)],
 )
 def test_max_tokens_ends_at_the_context(asked, room, right):
     assert SamplingParams(max_tokens=asked).resolve({}, room=room).max_tokens == right
@@ -81,7 +89,8 @@ def test_bad_words_are_banned_with_and_without_a_space():
 
 
 @pytest.mark.parametrize(
-    "options", [{"logit_bias": {10: 1.0}}, {"stop_token_ids": [10]}, {"suppress_tokens": [3, 99]}, {"bad_words": [[1, 10]]}]
+    "options",
+    [{"logit_bias": {10: 1.0}}, {"stop_token_ids": [10]}, {"suppress_tokens": [3, 99]}, {"bad_words": [[1, 10]]}],
 )
 def test_token_ids_outside_the_vocabulary(options):
     SamplingParams(**options).resolve({}, vocab_size=100)

@@ -52,7 +52,9 @@ def test_point():
 
 
 def test_select_and_cat():
-    swapped = Laws.cat([SMALL.select(torch.tensor([2, 0])), SMALL.select(slice(1, 2)), Laws.point(torch.tensor([1]), 5)])
+    swapped = Laws.cat(
+        [SMALL.select(torch.tensor([2, 0])), SMALL.select(slice(1, 2)), Laws.point(torch.tensor([1]), 5)]
+    )
     assert torch.allclose(swapped.probs()[:3], SMALL.probs()[[2, 0, 1]])
     assert swapped.ids is not None
     assert swapped.greedy.tolist() == [False, False, False, True]

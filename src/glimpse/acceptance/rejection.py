@@ -40,7 +40,7 @@ class Rejection:
         _check_chains(draft)
         device = draft.tokens.device
         firsts = torch.tensor(first_laws(draft.offsets), dtype=torch.int64, device=device)
-        proposal = draft.law if draft.law is not None else Laws.point(draft.tokens, laws.vocab)
+        proposal = draft.law if draft.law is not None else _certain(draft.tokens, laws.vocab)
         passed = _passed(draft, laws, proposal, noise)
         counts = _leading(passed.tolist(), draft.offsets)
         accepted = torch.tensor(counts, dtype=torch.int64, device=device)
@@ -51,6 +51,13 @@ class Rejection:
             for start, count, token in zip(draft.offsets, counts, own, strict=False)
         ]
         return Accepted.of([range(count) for count in counts], emitted, device)
+
+
+def _certain(tokens: Tensor, vocab: int) -> Laws:
+    """The laws of a deterministic proposal: q = 1 on its token, and nothing where that is no id of the laws."""
+    inside = (tokens >= 0) & (tokens < vocab)
+    laws = Laws.point(tokens.clamp(0, vocab - 1), vocab)
+    return Laws(laws.logp.masked_fill(~inside.unsqueeze(1), -torch.inf), laws.ids, laws.greedy, vocab)
 
 
 def _check_chains(draft: Draft) -> None:
