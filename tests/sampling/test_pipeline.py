@@ -151,6 +151,8 @@ def test_slots_are_freed_and_used_again():
     with pytest.raises(GlimpseError, match="row 0 is still in use"):
         sampler.admit(0, SamplingParams().resolve({}), PROMPT, [0])
     sampler.retire(0)
+    with pytest.raises(GlimpseError, match="row 0 has no request"):
+        sampler.laws(random_logits(1), chains([0], 0))
     assert all(not processor.states for processor in sampler._processors)
     sampler.admit(0, SamplingParams(seed=9).resolve({}), PROMPT, [0])
     logits = random_logits(1)

@@ -24,6 +24,9 @@ from glimpse.sampling.noise import Role, uniform
 class Rejection:
     """For chains. q is the law that each draft token was really drawn from; a deterministic proposal has q = 1.
 
+    No anticipation: whether a sampled token is verified may depend only on what was known before it was drawn, unless
+    all that was drafted is verified. Dropping tokens for what they turned out to be biases the output.
+
     Noise: a position's ACCEPT and RESIDUAL numbers, and the TARGET number of the token after a wholly accepted draft,
     are looked at in the one round that commits the position, so they need no salt. Draft tokens are drawn with DRAFT
     noise, salted (see `draft_salt`): a position may be drafted several times before it is committed.
