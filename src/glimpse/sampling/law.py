@@ -133,7 +133,7 @@ def pick(laws: Laws, seeds: Tensor, positions: Tensor, role: Role, salt: Tensor 
 
 def _by_blocks(rows: Tensor, function: Callable[[slice, Tensor], Tensor]) -> Tensor:
     """`function` of blocks of rows [n, V], joined."""
-    return torch.cat([function(part, rows[part]) for part in blocks(*rows.shape, rows.device)])
+    return torch.cat([function(part, rows[part]) for part in blocks(rows.shape[0], rows.shape[1], rows.device)])
 
 
 def _lowest_of_best(scores: Tensor, ids: Tensor, vocab: int) -> Tensor:
