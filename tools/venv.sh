@@ -69,7 +69,7 @@ install_torch() {
 }
 
 install_glimpse() {
-    say "installing what $1 needs"
+    say "installing what $1"
     run_pip install "${QUIET[@]}" -c constraints.txt --no-build-isolation -e "$2"
 }
 
@@ -93,7 +93,7 @@ trap 'exit 143' TERM
 make_venv
 step torch install_torch
 case $WANTED in
-    core) step core install_glimpse "Glimpse" . ;;
-    dev) step dev install_glimpse "the tests" '.[dev]' ;;
+    core) step core install_glimpse "Glimpse needs" . ;;
+    dev) step dev install_glimpse "the tests need" '.[dev]' ;;
     *) fail "unknown set '$WANTED': core or dev" ;;
 esac
