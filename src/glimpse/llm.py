@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from glimpse.compare import divergence_margin, predicted_speedup
+from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
 from glimpse.engine.build import build_engine
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
@@ -69,7 +70,7 @@ class LLM:
             torch.set_num_threads(_at_least_one("threads", threads))
         hear = progress or _silent
         checkpoint = load_checkpoint(
-            resolve_model(model, progress=lambda done, total: hear("download", done, total)),
+            resolve_model(model),
             dtype=_dtype(dtype),
             device="cpu",
             progress=lambda done, total: hear("weights", done, total),
@@ -165,14 +166,16 @@ class LLM:
         settled = self._settled(replace(params or SamplingParams(), n=1))
         speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
+        begun = time.perf_counter()
         with self.pinned(prompt) as ids:
+            shared = time.perf_counter() - begun
             for turn in range(2 * max(1, pairs)):
                 chunks = (plain if turn % 2 else self).stream(ids, settled)
                 for chunk in chunks:
                     if on_chunk and turn == 0:
                         on_chunk(chunk)
                     if chunk.output:
-                        outputs.append(chunk.output)
+                        outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         speeds = [output.timing.tokens_per_s for output in outputs]
         rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
