@@ -23,7 +23,7 @@ _FIRST_WIDTH = 128
 """Ranked tokens at the first try where no top_k says how many are needed."""
 _MARGIN = 14
 """Ranked tokens past top_k, so that a tie at its boundary seldom needs a second try."""
-_GROWTH = 8
+_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
