@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,11 +13,12 @@ from typing import Any
 
 import torch
 
-from glimpse.compare import predicted_speedup
-from glimpse.engine.build import EngineOptions, build_engine
+from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
+from glimpse.engine.build import build_engine
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
+from glimpse.engine.options import EngineOptions
 from glimpse.engine.request import Request
 from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError, GlimpseError
@@ -37,12 +39,12 @@ class LLM:
         llm = LLM("demo", drafter="sparse", pacer="entropy")
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
-    `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and the
-    longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads, `budget_floor` the
-    least number of positions. `max_context`
-    lowers the checkpoint's context limit; `max_batch_size` is how many requests run at once. `seed` makes requests that
-    set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong
-    options, ModelError for a checkpoint that cannot be used.
+    `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
+    the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads,
+    `budget_floor` the least number of positions. `max_context` lowers the checkpoint's context limit; `max_batch_size`
+    is how many requests run at once. `seed` makes requests that set none repeatable. `progress(stage, done, total)`
+    hears of "download", "weights" and "prefill". Raises ArgumentError for wrong options, ModelError for a checkpoint
+    that cannot be used.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class LLM:
             torch.set_num_threads(_at_least_one("threads", threads))
         hear = progress or _silent
         checkpoint = load_checkpoint(
-            resolve_model(model, progress=lambda done, total: hear("download", done, total)),
+            resolve_model(model),
             dtype=_dtype(dtype),
             device="cpu",
             progress=lambda done, total: hear("weights", done, total),
@@ -82,7 +84,7 @@ class LLM:
         self._asked = 0
 
     def variant(self, **options: Any) -> LLM:
-        """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, pacer, ...)."""
+        """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...)."""
         other = LLM.__new__(LLM)
         other._set_up(self._loaded, replace(self.options, **options), self._seed, self._progress)
         return other
@@ -155,7 +157,7 @@ class LLM:
         pairs: int = 1,
         on_chunk: Callable[[StreamChunk], None] | None = None,
     ) -> Comparison:
-        """Speculative and plain decoding of one prompt on the same weights, with the same seed and the prompt read once.
+        """Speculative and plain decoding of one prompt on the same weights with the same seed; the prompt is read once.
 
         `pairs` of runs, one after the other; the speedup is the median of their ratios. `on_chunk` hears the first
         speculative run as it is written.
@@ -164,14 +166,17 @@ class LLM:
         settled = self._settled(replace(params or SamplingParams(), n=1))
         speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
+        begun = time.perf_counter()
         with self.pinned(prompt) as ids:
+            shared = time.perf_counter() - begun
             for turn in range(2 * max(1, pairs)):
                 chunks = (plain if turn % 2 else self).stream(ids, settled)
                 for chunk in chunks:
                     if on_chunk and turn == 0:
                         on_chunk(chunk)
                     if chunk.output:
-                        outputs.append(chunk.output)
+                        outputs.append(with_prefill(chunk.output, shared))
+            margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         speeds = [output.timing.tokens_per_s for output in outputs]
         rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
         return Comparison(
@@ -179,6 +184,7 @@ class LLM:
             speculative=outputs[0],
             speedup=median(fast / slow for fast, slow in rates) if rates else None,
             predicted_speedup=predicted_speedup(self._engine.parts, outputs[0]),
+            margin=margin,
         )
 
     @contextmanager
@@ -212,7 +218,7 @@ class LLM:
     def _requests(
         self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> list[Request]:
-        listed = [prompts] if isinstance(prompts, str) or _is_ids(prompts) else list(prompts)
+        listed: list[Prompt] = [prompts] if _is_one(prompts) else list(prompts)  # type: ignore[list-item, arg-type]
         each = [params or SamplingParams()] * len(listed) if not isinstance(params, Sequence) else list(params)
         if len(each) != len(listed):
             raise ArgumentError(f"{len(listed)} prompts but {len(each)} SamplingParams; give one, or one a prompt")
@@ -266,8 +272,9 @@ class LLM:
         return output_of(request, self.settings)
 
 
-def _is_ids(prompts: object) -> bool:
-    return isinstance(prompts, Sequence) and bool(prompts) and all(isinstance(entry, int) for entry in prompts)
+def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
+    """Whether this is one prompt, text or ids; a list without entries is one (empty) prompt."""
+    return isinstance(prompts, str) or all(isinstance(entry, int) for entry in prompts)
 
 
 def _at_least_one(name: str, value: int) -> int:

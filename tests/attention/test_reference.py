@@ -70,7 +70,7 @@ def test_full_rows_equal_the_loop(count, scattered):
                 assert (importance[row][:, place, len(sees[0]) :] == 0).all()
 
 
-@pytest.mark.parametrize("heads,kv_heads", [(9, 3), (6, 2), (7, 1), (5, 5), (14, 2), (15, 5)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(9, 3), (6, 2), (7, 1), (5, 5), (14, 2), (15, 5)])
 def test_every_head_ratio(heads, kv_heads):
     torch.manual_seed(1)
     pool = make_pool(kv_heads)

@@ -41,6 +41,12 @@ def test_a_budget_as_long_as_the_context_gives_all():
     assert select(torch.rand(1, 1, 50), RecallBudget(share=1.0))[0, 0].tolist() == list(range(50))
 
 
+def test_a_budget_of_sinks_and_recent_positions_only():
+    assert select(torch.rand(1, 1, 40), RecallBudget(share=0.01, floor=0, sinks=2, recent=3)).tolist() == [
+        [[0, 1, 37, 38, 39]]
+    ]
+
+
 def weights(*positions, length):
     """One query that looks at these positions only."""
     row = torch.zeros(1, 1, 1, length)

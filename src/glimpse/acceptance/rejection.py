@@ -24,6 +24,9 @@ from glimpse.sampling.noise import Role, uniform
 class Rejection:
     """For chains. q is the law that each draft token was really drawn from; a deterministic proposal has q = 1.
 
+    No anticipation: whether a sampled token is verified may depend only on what was known before it was drawn, unless
+    all that was drafted is verified. Dropping tokens for what they turned out to be biases the output.
+
     Noise: a position's ACCEPT and RESIDUAL numbers, and the TARGET number of the token after a wholly accepted draft,
     are looked at in the one round that commits the position, so they need no salt. Draft tokens are drawn with DRAFT
     noise, salted (see `draft_salt`): a position may be drafted several times before it is committed.
@@ -40,7 +43,7 @@ class Rejection:
         _check_chains(draft)
         device = draft.tokens.device
         firsts = torch.tensor(first_laws(draft.offsets), dtype=torch.int64, device=device)
-        proposal = draft.law if draft.law is not None else Laws.point(draft.tokens, laws.vocab)
+        proposal = draft.law if draft.law is not None else _certain(draft.tokens, laws.vocab)
         passed = _passed(draft, laws, proposal, noise)
         counts = _leading(passed.tolist(), draft.offsets)
         accepted = torch.tensor(counts, dtype=torch.int64, device=device)
@@ -51,6 +54,13 @@ class Rejection:
             for start, count, token in zip(draft.offsets, counts, own, strict=False)
         ]
         return Accepted.of([range(count) for count in counts], emitted, device)
+
+
+def _certain(tokens: Tensor, vocab: int) -> Laws:
+    """The laws of a deterministic proposal: q = 1 on its token, and nothing where that is no id of the laws."""
+    inside = (tokens >= 0) & (tokens < vocab)
+    laws = Laws.point(tokens.clamp(0, vocab - 1), vocab)
+    return Laws(laws.logp.masked_fill(~inside.unsqueeze(1), -torch.inf), laws.ids, laws.greedy, vocab)
 
 
 def _check_chains(draft: Draft) -> None:
@@ -68,7 +78,8 @@ def _passed(draft: Draft, laws: Laws, proposal: Laws, noise: NodeNoise) -> Tenso
     # Node i of row r is judged by the law before it, which is law i + r.
     judges = torch.tensor([node + row for row, (start, end) in enumerate(_bounds(draft)) for node in range(start, end)])
     judges = judges.to(device=draft.tokens.device, dtype=torch.int64)
-    p = laws.select(judges).logp_of(draft.tokens).exp()
+    asked = torch.zeros(len(laws), dtype=torch.int64, device=judges.device).index_copy_(0, judges, draft.tokens)
+    p = laws.logp_of(asked)[judges].exp()
     q = proposal.logp_of(draft.tokens).exp()
     only = torch.zeros(1, dtype=torch.int64, device=p.device)
     u = uniform(noise.seeds[judges], noise.positions[judges], Role.ACCEPT, 0, only).squeeze(1)

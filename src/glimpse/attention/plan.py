@@ -51,7 +51,7 @@ class PlannedRow:
     end: int
     extents: list[tuple[int, int]]
     mask: Tensor | None
-    """[count, count] bool among the row's own tokens (True: may see); None when each sees all before it and count is 1."""
+    """[count, count] bool among the row's own tokens (True: may see); None for a single token, which sees all."""
 
 
 @dataclass(frozen=True, slots=True)

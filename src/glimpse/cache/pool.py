@@ -44,6 +44,8 @@ class PagePool:
         self.shape, self.pages, self.page_size = shape, pages, page_size
         self.keys = torch.zeros(size, dtype=dtype, device=device)
         self.values = torch.zeros(size, dtype=dtype, device=device)
+        self.promised = 0
+        """Pages that running requests may come to need, in whatever engine: what admission counts with."""
         self._references = np.zeros(pages, dtype=np.int32)
         self._wished = np.zeros(pages, dtype=np.int32)
 
@@ -77,7 +79,7 @@ class PagePool:
         marked[marked > 0] -= 1
 
     def allocate(self, count: int, start: int) -> list[int]:
-        """Takes `count` free pages, the ones from page `start` on first. Raises OutOfPages and takes none if too few."""
+        """Takes `count` free pages, those from page `start` on first. Raises OutOfPages and takes none if too few."""
         free = np.flatnonzero(self._references == 0)
         if len(free) < count:
             raise OutOfPages(f"{count} pages asked for, {len(free)} free")
@@ -109,7 +111,7 @@ class PagePool:
 
 
 def _first_run(free: np.ndarray, wanted: int) -> tuple[int, int]:
-    """(start, length) of the first run of True of at least `wanted`, else of the longest one; (0, 0) if none is True."""
+    """(start, length) of the first run of True of at least `wanted`, else of the longest; (0, 0) if none is True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], free, [False])).astype(np.int8)))
     if not len(edges):
         return 0, 0

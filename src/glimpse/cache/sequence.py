@@ -65,7 +65,8 @@ class Sequence:
 
     def extents(self, start: int, stop: int) -> list[tuple[int, int]]:
         """(first slot, count) of the runs of consecutive slots that hold positions start up to stop."""
-        size, runs = self.pool.page_size, []
+        size = self.pool.page_size
+        runs: list[tuple[int, int]] = []
         for index in range(start // size, self.pool.pages_for(stop)):
             begin, end = max(start, index * size), min(stop, (index + 1) * size)
             slot = self.pages[index] * size + begin % size

@@ -26,7 +26,7 @@ class Draft:
     tokens: Tensor
     """[n] int64: the token of each node."""
     parents: Tensor
-    """[n] int64: the parent of each node, counted within its row; -1 is the last committed token. Parents come first."""
+    """[n] int64: each node's parent, counted within its row; -1 is the last committed token. Parents come first."""
     offsets: tuple[int, ...]
     """R + 1 bounds of the rows' nodes; a row may be empty."""
     confidence: Tensor

@@ -7,9 +7,10 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext
-from glimpse.engine.engine import Engine, Parts
+from glimpse.engine.engine import Engine
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.parts import Parts
 from glimpse.errors import ArgumentError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
@@ -18,7 +19,7 @@ from glimpse.sampling.pipeline import Sampler
 
 
 def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
-    """An engine over what is loaded. Raises ArgumentError for unknown names and combinations that do not go together."""
+    """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together."""
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = RecallBudget(share=options.budget, floor=options.budget_floor)
     drafter = DRAFTERS.get(options.drafter).build(DraftContext(pool, budget))

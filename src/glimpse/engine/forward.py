@@ -43,9 +43,8 @@ def forward(decoder: Decoder, pool: PagePool, rows: Rows, specs: list[RowSpec]) 
     )
     hidden = decoder.forward(tokens, plan.positions, lengths, attend_layer)
     logits = decoder.logits(hidden[plan.outputs]) if len(plan.outputs) else hidden.new_empty(0, 0)
-    return ForwardResult(
-        list(logits.split([spec.outputs for spec in specs])), [torch.stack(kept) if kept else None for kept in weights]
-    )
+    parts = torch.split(logits, [spec.outputs for spec in specs])
+    return ForwardResult(list(parts), [torch.stack(kept) if kept else None for kept in weights])
 
 
 def _tokens(rows: Rows, spec: RowSpec) -> Tensor:

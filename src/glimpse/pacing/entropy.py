@@ -29,6 +29,8 @@ DECAY = 0.95
 START_SURVIVAL = 0.85
 START_ACCEPTED, START_REJECTED = 0.6, 1.8
 """Start values: entropies in nats of accepted and rejected drafts, as measured on book text (docs/performance.md)."""
+PLAIN_FIRST = 2
+"""Plain steps that are run before the first draft; they write text like any other."""
 FIRST_PROBE, LAST_PROBE = 48, 384
 """Plain tokens after which drafting is tried again; doubled each time it does not pay."""
 
@@ -105,6 +107,8 @@ class EntropyPacer:
         """Draft one more where some longer draft is worth more per second than verifying now."""
         drafted = rows.column(rows.rows.draft_len)
         more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
+        if not any(drafted) and self._plain_is_unknown(rows):
+            return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
         choose = self._decide_at_once if self._at_once else self._decide_one_more
         return Decisions([choose(rows, slot, left) for slot, left in zip(rows.slots, more, strict=True)], more)
 
@@ -127,6 +131,12 @@ class EntropyPacer:
         """Drops the averages."""
         for slot in rows.slots:
             self._states.pop(slot, None)
+
+    def _plain_is_unknown(self, rows: RowView) -> bool:
+        """Whether plain steps of these rows have hardly run yet: they are what drafting must beat."""
+        lengths = rows.column(rows.rows.committed_len)
+        plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
+        return self._costs.seen(plain) < PLAIN_FIRST
 
     def _decide_at_once(self, rows: RowView, slot: int, left: int) -> Action:
         return Action.DRAFT if left > 0 else Action.PLAIN

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from glimpse.errors import GlimpseError
+from glimpse.sampling.blocks import blocks
 from glimpse.sampling.noise import Role, keys, log_exponential_of
 
-_CHUNK = 1 << 16
-"""Elements handled at once on a CPU: temporaries that fit its second-level cache halve the time of a large batch."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Laws:
     """N next-token laws over a vocabulary of `vocab` tokens, dense or truncated to candidates.
 
@@ -134,10 +132,8 @@ def pick(laws: Laws, seeds: Tensor, positions: Tensor, role: Role, salt: Tensor 
 
 
 def _by_blocks(rows: Tensor, function: Callable[[slice, Tensor], Tensor]) -> Tensor:
-    """`function` of a few rows [n, V] at a time, joined; on a GPU all at once."""
-    size = max(1, _CHUNK // rows.shape[1]) if rows.device.type == "cpu" else max(1, len(rows))
-    parts = [slice(start, start + size) for start in range(0, max(1, len(rows)), size)]
-    return torch.cat([function(part, rows[part]) for part in parts])
+    """`function` of blocks of rows [n, V], joined."""
+    return torch.cat([function(part, rows[part]) for part in blocks(rows.shape[0], rows.shape[1], rows.device)])
 
 
 def _lowest_of_best(scores: Tensor, ids: Tensor, vocab: int) -> Tensor:

@@ -17,8 +17,8 @@ kernel can repeat it bit for bit::
     Gumbel noise = -log(-log1p(-u))             (float32)
 
 `mix` is the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
-2014, with the constants of Stafford's variant 13). `u` has 53 random bits near 0, and small `u` is where Gumbel noise is
-large: its upper tail, which decides who wins, is resolved down to probabilities of 2^-53. The integers are equal on
+2014, with the constants of Stafford's variant 13). `u` has 53 random bits near 0, and small `u` is where Gumbel noise
+is large: its upper tail, which decides who wins, is resolved down to probabilities of 2^-53. The integers are equal on
 every device; the two logarithms may differ between devices in their last bit.
 """
 

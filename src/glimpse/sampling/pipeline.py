@@ -86,6 +86,12 @@ class Sampler:
         """[N] int64: the seed of each node's row."""
         return self.seeds[nodes.row]
 
+    def _params_of(self, row: int) -> ResolvedParams:
+        params = self.params[row]
+        if params is None:
+            raise GlimpseError(f"row {row} has no request; admit one before asking for its laws")
+        return params
+
     def _set_cuts(self, row: int, params: ResolvedParams) -> None:
         # A greedy row is top_k = 1 at any temperature, ties included; nothing else need know about it.
         greedy = params.greedy
@@ -115,8 +121,7 @@ class Sampler:
         return scores
 
     def _truncated(self, scores: Tensor, nodes: Nodes) -> Laws:
-        rows = [self.params[row] for row in nodes.rows]
-        flags = [params is not None and params.greedy for params in rows]
+        flags = [self._params_of(row).greedy for row in nodes.rows]
         if all(flags):
             return Laws.point(scores.argmax(dim=1), self.vocab)
         greedy = torch.tensor(flags, device=scores.device)
@@ -137,8 +142,7 @@ class Sampler:
 
     def _untruncated(self, scores: Tensor, nodes: Nodes) -> Tensor:
         """[N, vocab] float32 log-probabilities at each row's temperature."""
-        warm = {params.temperature for row in set(nodes.rows) if (params := self.params[row]) is not None}
-        if warm == {1.0}:
+        if all(self._params_of(row).temperature == 1 for row in set(nodes.rows)):
             return torch.log_softmax(scores, dim=1)
         # The peak goes first, so that a temperature near 0 cannot overflow.
         temperature = self._temperature[nodes.row].to(scores.dtype).unsqueeze(1)

@@ -73,9 +73,9 @@ class GgufWeights:
         found = self._find(name)
 
         def decode(raw: Bytes) -> Tensor:
-            return torch.from_numpy(dequantize(raw, found.kind)) if len(raw) else torch.empty(0, found.shape[-1])
+            return torch.from_numpy(dequantize(raw, found.kind))
 
-        return FileRows(self._file.path, found.offset, found.row_bytes, found.shape[0], decode)
+        return FileRows(self._file.path, found.offset, (found.shape[0], found.shape[-1]), found.row_bytes, decode)
 
     def _find(self, name: str) -> GgufTensor:
         return self._file.tensors[gguf_name(name)]

@@ -75,7 +75,7 @@ class SafetensorsWeights:
         def decode(raw: Bytes) -> Tensor:
             return torch.from_numpy(raw).view(dtype)
 
-        return FileRows(entry.path, entry.offset, width * dtype.itemsize, count, decode)
+        return FileRows(entry.path, entry.offset, (count, width), width * dtype.itemsize, decode)
 
 
 def _dtype(entry: Entry, name: str) -> torch.dtype:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glimpse.sampling.blocks import blocks
 from glimpse.sampling.nodes import Nodes
 from glimpse.sampling.processors.base import Admission, Processor
 
@@ -48,6 +49,10 @@ class Penalties(Processor[Counts]):
 
     def apply(self, scores: Tensor, nodes: Nodes, served: list[int]) -> None:
         """Penalises the served rows."""
+        for part in blocks(len(served), scores.shape[1], scores.device):
+            self._apply(scores, nodes, served[part])
+
+    def _apply(self, scores: Tensor, nodes: Nodes, served: list[int]) -> None:
         states = [self.states[nodes.rows[node]] for node in served]
         output = torch.stack([state.output for state in states])
         self._count_ancestors(output, nodes, served)

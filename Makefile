@@ -1,0 +1,57 @@
+# Each target can be run twice, in any order, and after an interrupted first run: tools/venv.sh keeps .venv sound.
+#
+# make PYTHON=python3.12 ...      another interpreter for .venv
+# make TORCH_INDEX=ADDRESS ...    an index with PyTorch's CPU builds (README.md, "Set-up")
+# make JOBS=1 test                tests one after another
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+JOBS ?= 2
+export PYTHON TORCH_INDEX
+
+BIN := .venv/bin
+SETUP := @bash tools/venv.sh
+
+.PHONY: help demo test lint format types contract prove venv clean
+.NOTPARALLEL:
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
+
+demo:  ## decode a long real text: plain beside speculative, same weights, same text?
+	$(SETUP) core
+	$(BIN)/glimpse compare --demo --drafter sparse --pacer entropy
+
+test:  ## run the tests (no GPU, nothing downloaded but packages)
+	$(SETUP) dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+lint:  ## ruff: rules and format
+	$(SETUP) dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format:  ## let ruff mend what it can
+	$(SETUP) dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types:  ## mypy, strict
+	$(SETUP) dev
+	$(BIN)/mypy
+
+contract:  ## who may import whom
+	$(SETUP) dev
+	$(BIN)/lint-imports --no-cache
+
+prove:  ## the full grids on the real model (long); writes benchmarks/results/*.json
+	$(SETUP) dev
+	$(BIN)/python -m benchmarks.prove
+
+venv:  ## only make .venv, with what the tests need
+	$(SETUP) dev
+
+clean:  ## remove .venv and every cache in this folder (the demo model in your cache folder stays)
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.egg-info' -type d -prune -exec rm -rf {} +

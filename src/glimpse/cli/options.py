@@ -1,0 +1,91 @@
+"""Options that more than one command takes, written once (those of `SamplingParams` are in `sampling_options`).
+
+An option left out stays None: the defaults belong to `LLM`, to `SamplingParams` and to the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+
+_MODEL = "Model and drafting"
+_PROMPT = "Prompt"
+_OUTPUT = "Output"
+
+
+def option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    """An option shown in the help's `panel`; `text` says what happens when it is left out."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
+
+
+def given(options: Any) -> dict[str, Any]:
+    """The fields of an options dataclass that were given on the command line."""
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {name: value for name, value in values.items() if value is not None and value is not False and value != []}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What `LLM` is opened with."""
+
+    model: Annotated[
+        str, option(_MODEL, "demo, a checkpoint folder or a GGUF file. Default: demo.", "--model", "-m")
+    ] = "demo"
+    drafter: Annotated[
+        str | None, option(_MODEL, "Who drafts: none, lookup, sparse, ... Default: lookup.", "--drafter")
+    ] = None
+    pacer: Annotated[
+        str | None, option(_MODEL, "Who decides how far to draft: fixed, entropy. Default: entropy.", "--pacer")
+    ] = None
+    acceptance: Annotated[
+        str | None, option(_MODEL, "Rule: coupled, matched, rejection. Default: coupled.", "--acceptance")
+    ] = None
+    draft_tokens: Annotated[
+        int | None,
+        option(_MODEL, "Length of a draft (fixed), or its longest. Default: the pacer's own.", "--draft-tokens"),
+    ] = None
+    budget: Annotated[
+        float | None, option(_MODEL, "Share of the context a sparse draft reads. Default: 0.1.", "--budget")
+    ] = None
+    dtype: Annotated[str | None, option(_MODEL, "auto, float32, bfloat16 or float16.", "--dtype")] = None
+    device: Annotated[str | None, option(_MODEL, "auto or cpu.", "--device")] = None
+    max_context: Annotated[
+        int | None, option(_MODEL, "Most tokens of prompt and output together.", "--max-context")
+    ] = None
+    threads: Annotated[int | None, option(_MODEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
+
+    def given(self) -> dict[str, Any]:
+        """The options that were given, as keyword arguments of `LLM`."""
+        return given(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions:
+    """Where the prompt comes from and how it is put to the model."""
+
+    prompt: Annotated[str | None, option(_PROMPT, "The prompt; with a file, what follows it.", "--prompt")] = None
+    prompt_file: Annotated[
+        str | None, option(_PROMPT, "A UTF-8 text file; - reads standard input.", "--prompt-file")
+    ] = None
+    chat: Annotated[
+        bool | None, option(_PROMPT, "Use the chat template. Default: when there is one.", "--chat/--no-chat")
+    ] = None
+    system: Annotated[str | None, option(_PROMPT, "The system message of the chat.", "--system")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """How the text is shown."""
+
+    no_stream: Annotated[bool, option(_OUTPUT, "Show the text when it is finished.", "--no-stream")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """What is written where; every command takes these."""
+
+    json: Annotated[bool, option(_OUTPUT, "Print one JSON object on stdout and nothing else there.", "--json")] = False
+    quiet: Annotated[bool, option(_OUTPUT, "No progress and no report.", "--quiet", "-q")] = False
+    debug: Annotated[bool, option(_OUTPUT, "Show the traceback of an error.", "--debug")] = False

@@ -1,0 +1,85 @@
+"""The small report below a text: how much of it was drafted, how fast it came, with which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from glimpse.outputs import GenerationOutput
+    from glimpse.speculation import Speculation
+
+_BAR = 24
+_NEUTRAL: Mapping[str, object] = {
+    "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+}  # fmt: skip
+"""Values that change nothing."""
+_TELLING = (
+    "model", "dtype", "device", "threads", "drafter", "pacer", "acceptance", "draft_tokens", "budget", "context_length",
+    "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "seed",
+)  # fmt: skip
+"""Settings worth a word, in this order; `--json` has them all."""
+
+
+def of_output(output: GenerationOutput) -> RenderableType:
+    """The report of one text."""
+    lines: list[RenderableType] = [Text(ending(output)), Text(speed(output))]
+    if output.speculation.drafted:
+        lines += [Text(drafting(output.speculation)), by_position(output.speculation.acceptance_by_position)]
+    return Group(*lines, Text(telling(output.settings), style="dim"))
+
+
+def ending(output: GenerationOutput) -> str:
+    """How long the text is and why it ends."""
+    why = output.finish_reason
+    if output.stop_reason is not None:
+        why += f" at {output.stop_reason!r}"
+    return (
+        f"{output.usage.completion_tokens:,} tokens after a prompt of {output.usage.prompt_tokens:,} · ended by {why}"
+    )
+
+
+def speed(output: GenerationOutput) -> str:
+    """Prefill and decode, apart."""
+    timing = output.timing
+    rate = "too short to time" if timing.tokens_per_s is None else f"{timing.tokens_per_s:.1f} tokens/s"
+    return f"prefill {timing.prefill_s:.2f} s · decode {timing.decode_s:.2f} s · {rate}"
+
+
+def drafting(speculation: Speculation) -> str:
+    """Who drafted, and how much of it was accepted."""
+    who = f"drafter {speculation.drafter} · pacer {speculation.pacer} · acceptance {speculation.acceptance}"
+    return (
+        f"{who} · {speculation.accepted:,} of {speculation.drafted:,} drafted tokens accepted in "
+        f"{speculation.rounds:,} rounds, {speculation.mean_accepted_length:.2f} tokens a round with the target's own"
+    )
+
+
+def by_position(shares: Sequence[float]) -> Table:
+    """A bar for each draft position: the share of rounds that accepted it."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("position", "accepted", "", style="dim")
+    for position, share in enumerate(shares, 1):
+        table.add_row(str(position), Text("█" * round(share * _BAR), style="green"), f"{share:.0%}")
+    return table
+
+
+def telling(settings: Mapping[str, Any]) -> str:
+    """The settings that matter for this text, on one line."""
+    given = [name for name in _TELLING if settings.get(name) not in (None, _NEUTRAL.get(name))]
+    return " · ".join(f"{name} {settings[name]}" for name in given)
+
+
+def show(*parts: RenderableType, stderr: bool = False) -> None:
+    """Print parts of a report, one below the other."""
+    console = Console(stderr=stderr, highlight=False, emoji=False, soft_wrap=True)
+    for part in parts:
+        console.print(part, markup=False)

@@ -1,0 +1,80 @@
+"""Every option of `SamplingParams` as a flag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from glimpse.cli.options import given, option
+from glimpse.cli.parsing import numbers, text, weights
+from glimpse.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from glimpse.sampling.params import SamplingParams
+
+_SAMPLING = "Sampling (left out: the checkpoint's own defaults)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """Every option of `SamplingParams`."""
+
+    max_tokens: Annotated[int | None, option(_SAMPLING, "Most tokens to write.", "--max-tokens")] = None
+    min_tokens: Annotated[int | None, option(_SAMPLING, "Tokens to write before it may stop.", "--min-tokens")] = None
+    temperature: Annotated[float | None, option(_SAMPLING, "0 is greedy.", "--temperature")] = None
+    top_p: Annotated[float | None, option(_SAMPLING, "Keep the likeliest tokens up to this share.", "--top-p")] = None
+    top_k: Annotated[int | None, option(_SAMPLING, "Keep the K likeliest tokens.", "--top-k")] = None
+    min_p: Annotated[
+        float | None, option(_SAMPLING, "Keep tokens at least this share of the likeliest one.", "--min-p")
+    ] = None
+    repetition_penalty: Annotated[
+        float | None, option(_SAMPLING, "Divide what was seen, prompt included; 1 is off.", "--repetition-penalty")
+    ] = None
+    frequency_penalty: Annotated[
+        float | None, option(_SAMPLING, "Subtract per time a token was written.", "--frequency-penalty")
+    ] = None
+    presence_penalty: Annotated[
+        float | None, option(_SAMPLING, "Subtract once from tokens that were written.", "--presence-penalty")
+    ] = None
+    logit_bias: Annotated[
+        list[str], option(_SAMPLING, "Add to a token's logit; may be repeated.", "--logit-bias", metavar="ID=BIAS,...")
+    ] = field(default_factory=list)
+    stop: Annotated[list[str], option(_SAMPLING, "Stop before this text; may be repeated.", "--stop")] = field(
+        default_factory=list
+    )
+    stop_token_ids: Annotated[
+        list[str], option(_SAMPLING, "Stop at these tokens.", "--stop-token-ids", metavar="ID,...")
+    ] = field(default_factory=list)
+    ignore_eos: Annotated[bool, option(_SAMPLING, "Go on past the end-of-text token.", "--ignore-eos")] = False
+    bad_words: Annotated[list[str], option(_SAMPLING, "Never write this; may be repeated.", "--bad-words")] = field(
+        default_factory=list
+    )
+    suppress_tokens: Annotated[
+        list[str], option(_SAMPLING, "Never write these tokens.", "--suppress-tokens", metavar="ID,...")
+    ] = field(default_factory=list)
+    seed: Annotated[int | None, option(_SAMPLING, "Same seed, same text.", "--seed")] = None
+    logprobs: Annotated[int | None, option(_SAMPLING, "Log-probabilities of N tokens per position.", "--logprobs")] = (
+        None
+    )
+    prompt_logprobs: Annotated[int | None, option(_SAMPLING, "The same for the prompt.", "--prompt-logprobs")] = None
+    n: Annotated[int | None, option(_SAMPLING, "How many texts to write.", "--n", "-n")] = None
+
+    def refuse_what_is_not_shown(self, *, json: bool) -> None:
+        """Raises ArgumentError for log-probabilities outside JSON: text has no place for them, and none is ignored."""
+        for name, value in (("--logprobs", self.logprobs), ("--prompt-logprobs", self.prompt_logprobs)):
+            if value is not None and not json:
+                raise ArgumentError(f"{name} needs --json: plain text has no place for log-probabilities")
+
+    def params(self) -> SamplingParams:
+        """The `SamplingParams` of what was given. Raises ArgumentError for values out of range."""
+        parsed = {
+            "logit_bias": weights("--logit-bias", self.logit_bias),
+            "stop_token_ids": numbers("--stop-token-ids", self.stop_token_ids),
+            "suppress_tokens": numbers("--suppress-tokens", self.suppress_tokens),
+            "stop": tuple(text("--stop", value) for value in self.stop),
+            "bad_words": tuple(text("--bad-words", value) for value in self.bad_words),
+        }
+        values = given(self) | {name: value for name, value in parsed.items() if value}
+        from glimpse.sampling.params import SamplingParams
+
+        return SamplingParams(**values)

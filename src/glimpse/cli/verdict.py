@@ -1,0 +1,93 @@
+"""What `compare` found, in words: the same text or not, both speeds, and why a drafter cannot pay where it cannot."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+
+from glimpse.cli import report
+
+if TYPE_CHECKING:
+    from glimpse.cli.contract import Model
+    from glimpse.outputs import Comparison
+
+_WORTH_IT = 1.1
+"""A speedup from which on nobody asks why it is so small."""
+
+
+def of_comparison(comparison: Comparison, llm: Model) -> list[RenderableType]:
+    """The lines and the table of a comparison."""
+    speculation = comparison.speculative.speculation
+    parts: list[RenderableType] = [identity(comparison), report.ending(comparison.speculative)]
+    if speculation.drafted:
+        parts += [report.drafting(speculation), report.by_position(speculation.acceptance_by_position)]
+    parts += [*speeds(comparison)]
+    why = sparse_note(comparison, llm)
+    return [*parts, why] if why else parts
+
+
+def identity(comparison: Comparison) -> str:
+    """Identical or not, and where not; for rules that promise a law and not a text, that too."""
+    divergence = comparison.first_divergence
+    if divergence is None:
+        return f"identical: yes, all {len(comparison.baseline.token_ids):,} tokens"
+    margin = "" if divergence.margin is None else f", where the two tokens were {divergence.margin:.2g} apart"
+    said = f"identical: NO, they part at token {divergence.position + 1}{margin}"
+    acceptance = comparison.speculative.speculation.acceptance
+    if acceptance != "coupled" and comparison.speculative.settings.get("temperature") != 0:
+        said += f" ({acceptance} promises the same law when sampling, not the same text; coupled promises both)"
+    return said
+
+
+def speeds(comparison: Comparison) -> list[str]:
+    """Both speeds, then the measured beside the predicted speedup."""
+    lines = [
+        f"plain:       {report.speed(comparison.baseline)}",
+        f"speculative: {report.speed(comparison.speculative)}",
+    ]
+    return [*lines, f"speedup: measured {_times(comparison.speedup)}, predicted {_times(comparison.predicted_speedup)}"]
+
+
+def sparse_note(comparison: Comparison, llm: Model) -> str | None:
+    """Why the sparse drafter cannot pay, where the weights W outweigh the cache K, and where it would; else None.
+
+    A draft step costs (W + budget K) / (W + K) of a plain one (DESIGN section 5): it reads all weights, and a share of
+    the cache.
+    """
+    if comparison.speculative.speculation.drafter != "sparse" or (comparison.speedup or 0) >= _WORTH_IT:
+        return None
+    import torch
+
+    dtype = getattr(torch, str(llm.settings["dtype"]))
+    weights, per_token = llm.spec.weight_bytes(dtype), llm.spec.kv_bytes_per_token(dtype)
+    usage = comparison.speculative.usage
+    cache = per_token * (usage.prompt_tokens + usage.completion_tokens)
+    if weights <= cache:
+        return None
+    cost = (weights + float(llm.settings["budget"]) * cache) / (weights + cache)
+    return (
+        f"The sparse drafter cannot pay here: a plain step reads {_size(weights)} of weights and {_size(cache)} of "
+        "cache, so a draft step, which spares most of the cache but none of the weights, still costs "
+        f"{cost:.2f} of a plain step. "
+        f"{_where_it_pays(weights, cache, per_token, int(llm.settings['context_length']))} "
+        "On this text and device, try --drafter lookup: its drafts need no forward pass."
+    )
+
+
+def _where_it_pays(weights: int, cache: int, per_token: int, context_length: int) -> str:
+    tokens, rows = math.ceil(weights / per_token), math.ceil(weights / cache)
+    reach = f" (this model's context ends at {context_length:,})" if tokens > context_length else ""
+    return (
+        f"It begins to pay where the cache outweighs the weights: from about {tokens:,} tokens of context{reach}, or "
+        f"with {rows:,} such requests at a time, which read the weights once for all (LLM.generate with a list)."
+    )
+
+
+def _times(speedup: float | None) -> str:
+    return "unknown" if speedup is None else f"{speedup:.2f}×"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

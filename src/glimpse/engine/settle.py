@@ -1,0 +1,106 @@
+"""What follows a forward: drafts grow, verified rows commit, and everyone learns from one cut list."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glimpse.attention import RowSpec
+from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.engine.forward import ForwardResult
+from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
+from glimpse.engine.parts import Parts
+from glimpse.engine.phases import StepPlan
+from glimpse.engine.request import Progress, Request
+from glimpse.engine.sampling_step import DraftBook, Verified, verify
+
+
+class Settler:
+    """Turns the results of forwards into drafts and output of the `running` requests (by slot)."""
+
+    def __init__(self, parts: Parts, running: dict[int, Request]) -> None:
+        self._parts, self._running = parts, running
+        self._book = DraftBook(parts.rows, parts.sampler, parts.acceptance, has_law=parts.drafter.has_law)
+
+    def extend_drafts(self, plan: StepPlan, result: ForwardResult) -> list[int]:
+        """One more draft token for each draft row; returns the rows whose drafts cannot go on."""
+        begin, end = plan.bounds
+        slots = [spec.slot for spec in plan.draft]
+        for slot in slots:
+            self._running[slot].speculation.draft_steps += 1
+        return self._book.extend(slots, torch.cat(result.logits[begin:end])) if slots else []
+
+    def commit(self, plan: StepPlan, result: ForwardResult, step: int) -> list[Progress]:
+        """Judges the full rows, and cuts tokens, text, logprobs, statistics and cache of each to what is kept."""
+        for spec, own in zip(plan.prefill, result.logits, strict=False):
+            record_prompt_logprobs(self._running[spec.slot], spec.start, own)
+            self._parts.rows.verified_len[spec.slot] = spec.stop
+        if not plan.full:
+            return []
+        logits, importance = result.logits[plan.bounds[1] :], result.importance[plan.bounds[1] :]
+        verified, judged = self._judge(plan.full, logits)
+        progress, outcomes = [], []
+        for index, spec in enumerate(plan.full):
+            request = self._running[spec.slot]
+            if spec.slot in verified.broken:
+                request.error = f"step {step}: {verified.broken[spec.slot]}"
+                progress.append(Progress(request, request.committer.abort(), 0))
+                continue
+            made, outcome = _cut(request, spec.slot, verified, index, judged[index], importance[index])
+            progress.append(made)
+            outcomes.append(outcome)
+        self._learn(outcomes)
+        return progress
+
+    def forget(self, slot: int) -> None:
+        """Drops what is kept for a row."""
+        self._book.forget(slot)
+
+    def _judge(self, specs: list[RowSpec], logits: list[Tensor]) -> tuple[Verified, list[Tensor]]:
+        """The verdict on all rows, and the logits it was made from, row by row."""
+        slots = [spec.slot for spec in specs]
+        draft = self._book.draft(slots)
+        judged = []
+        for index, (spec, own) in enumerate(zip(specs, logits, strict=True)):
+            record_prompt_logprobs(self._running[spec.slot], spec.start, own)
+            drafted = draft.offsets[index + 1] - draft.offsets[index]
+            judged.append(own[len(own) - drafted - 1 :])
+        parts = self._parts
+        return verify(parts.rows, parts.sampler, parts.acceptance, draft, slots, torch.cat(judged)), judged
+
+    def _learn(self, outcomes: list[Outcome]) -> None:
+        parts = self._parts
+        view = RowView(parts.rows, tuple(outcome.slot for outcome in outcomes))
+        parts.pacer.observe(view, outcomes)
+        for outcome in outcomes:
+            verified = int(parts.rows.committed_len[outcome.slot]) + outcome.accepted
+            parts.rows.commit(outcome.slot, outcome.tokens, verified)
+            parts.rows.sequence(outcome.slot).truncate(verified)
+            parts.sampler.commit(outcome.slot, outcome.tokens)
+        parts.drafter.absorb(view, outcomes)
+
+
+def _cut(
+    request: Request, slot: int, verified: Verified, index: int, logits: Tensor, importance: Tensor | None
+) -> tuple[Progress, Outcome]:
+    """Commits one row: the committer decides what is kept, and all else is cut to it."""
+    tokens, path = verified.tokens[index], verified.paths[index]
+    drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
+    first = not request.committer.token_ids
+    commit = request.committer.commit(tokens)
+    kept = list(commit.token_ids)
+    accepted = min(len(path), len(kept))
+    if drafted or not first:
+        request.speculation.record(drafted, accepted)
+    record_logprobs(request, logits, [0, *[node + 1 for node in path]], kept)
+    request.clock.mark_tokens()
+    outcome = Outcome(slot, drafted, accepted, kept, _kept_importance(importance, drafted - accepted))
+    return Progress(request, commit, accepted), outcome
+
+
+def _kept_importance(weights: Tensor | None, rejected: int) -> Tensor | None:
+    """The weights of the queries that stay, over the positions that stay."""
+    if weights is None:
+        return None
+    return weights[:, :, : weights.shape[2] - rejected, : weights.shape[3] - rejected]

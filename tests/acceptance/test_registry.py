@@ -1,0 +1,56 @@
+"""Names of rules: built-in ones, plug-ins, and the error for an unknown one."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import glimpse.registry
+from glimpse import acceptance
+from glimpse.acceptance.exact import Coupled
+from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.registry import Registry
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    points = [
+        EntryPoint("fractions", "fractions:Fraction", "glimpse.things"),
+        EntryPoint("broken", "no_such_module:thing", "glimpse.things"),
+        EntryPoint("own", "os:getcwd", "glimpse.things"),
+    ]
+
+    def entry_points(group, name=None):
+        return [point for point in points if point.group == group and name in (None, point.name)]
+
+    monkeypatch.setattr(glimpse.registry, "entry_points", entry_points)
+    return Registry("glimpse.things", {"own": "math:pi"})
+
+
+@pytest.mark.parametrize("name", ["coupled", "matched", "rejection"])
+def test_built_in_rules(name):
+    assert acceptance.resolve(name).name == name
+
+
+def test_unknown_rule_lists_the_known_ones():
+    with pytest.raises(ArgumentError, match=r"acceptance: unknown name 'copuled'; known: coupled, matched, rejection"):
+        acceptance.resolve("copuled")
+
+
+def test_plugins_are_found_and_listed(plugins):
+    from fractions import Fraction
+
+    assert plugins.get("fractions") is Fraction
+    assert plugins.names() == ["broken", "fractions", "own"]
+
+
+def test_a_plugin_cannot_take_a_built_in_name(plugins):
+    assert 3.14 < plugins.get("own") < 3.15
+
+
+def test_a_broken_plugin_is_named(plugins):
+    with pytest.raises(GlimpseError, match=r"'broken' \(no_such_module:thing\) cannot be imported"):
+        plugins.get("broken")
+
+
+def test_rules_are_what_the_registry_says():
+    assert acceptance.REGISTRY.get("coupled") is Coupled
