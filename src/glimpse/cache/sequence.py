@@ -60,7 +60,7 @@ class Sequence:
     def slots_of(self, positions: Tensor) -> Tensor:
         """The slots of any positions (any shape, int64), shared ones included."""
         size = self.pool.page_size
-        table = torch.tensor(self.pages, device=positions.device)
+        table = torch.tensor(self.pages, dtype=torch.int64, device=positions.device)
         return table[positions // size] * size + positions % size
 
     def extents(self, start: int, stop: int) -> list[tuple[int, int]]:
