@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glimpse.llm import LLM
-from tiny import write_json, write_tiny_checkpoint
+from tests.tiny import write_json, write_tiny_checkpoint
 
 torch.set_num_threads(1)
 

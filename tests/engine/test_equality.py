@@ -8,11 +8,11 @@ from functools import cache
 
 import pytest
 import torch
+from tests.doubles import AlwaysWrong, Empty, Fixed, Noisy, Oracle, Texts, with_parts
+from tests.tiny import write_json
 
-from doubles import AlwaysWrong, Empty, Fixed, Noisy, Oracle, Texts, with_parts
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
-from tiny import write_json
 
 LENGTHS = (1, 2, 5, 17, 100, 300)
 NEW = 20

@@ -61,7 +61,7 @@ class Engine:
 
     def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> tuple[int, ...]:
         """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key."""
-        self._keep = request
+        self._keep, self._kept_key = request, ()
         self.add(request)
         try:
             while not request.finished:
@@ -89,6 +89,7 @@ class Engine:
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
         progress = self._settler.commit(plan, result, self.steps)
         for slot in [slot for slot, request in self._running.items() if request.finished]:
+            self._keep_pages(slot)
             self._retire(slot)
         self.steps += 1
         if not plan.prefill and all(spec.count <= parts.rows.max_draft + 1 for spec in plan.full):
@@ -139,14 +140,17 @@ class Engine:
         )
         raise GlimpseError(request.error)
 
+    def _keep_pages(self, slot: int) -> None:
+        """Keeps the prompt of a request that has ended well, if it was read for that."""
+        request = self._running[slot]
+        if request is self._keep and not request.error:
+            self._kept_key = self.parts.prefixes.keep(request.prompt, self.parts.rows.sequence(slot).pages)
+
     def _retire(self, slot: int) -> None:
         parts, view = self.parts, RowView(self.parts.rows, (slot,))
         parts.drafter.retire(view)
         parts.pacer.retire(view)
         parts.sampler.retire(slot)
-        if self._running[slot] is self._keep and not self._keep.error:
-            pages = parts.rows.sequence(slot).pages
-            self._kept_key = parts.prefixes.keep(self._keep.prompt, pages)
         self._settler.forget(slot)
         self._planner.halted.discard(slot)
         parts.rows.close(slot)
