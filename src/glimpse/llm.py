@@ -199,7 +199,8 @@ class LLM:
         try:
             yield ids
         finally:
-            self._loaded.prefixes.drop(key)
+            if key is not None:
+                self._loaded.prefixes.drop(key)
 
     def close(self) -> None:
         """Drops weights and cache."""

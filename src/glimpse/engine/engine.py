@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.forward import forward, load_of
@@ -30,7 +31,7 @@ class Engine:
         self._promised: dict[int, int] = {}
         """Pages that each running row may come to need, shared ones not counted."""
         self._keep: Request | None = None
-        self._kept_key: tuple[int, ...] = ()
+        self._kept_key: Key | None = None
         self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
         self._settler = Settler(parts, self._running)
 
@@ -59,9 +60,12 @@ class Engine:
                 self._retire(slot)
         request.committer.abort()
 
-    def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> tuple[int, ...]:
-        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key."""
-        self._keep, self._kept_key = request, ()
+    def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> Key | None:
+        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key.
+
+        None where there is nothing to read: the prompt fills the context.
+        """
+        self._keep, self._kept_key = request, None
         self.add(request)
         try:
             while not request.finished:

@@ -38,7 +38,7 @@ def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
     tokens = max(context, min(slots * context, affordable))
     shape = CacheShape(spec.layers, spec.kv_heads, spec.head_dim)
     pool = PagePool(shape, -(-tokens // PAGE_SIZE), PAGE_SIZE, decoder.dtype, decoder.device)
-    return Loaded(checkpoint, pool, PrefixStore(pool), context, slots)
+    return Loaded(checkpoint, pool, PrefixStore(pool, by_length=spec.rope.scaling.by_length), context, slots)
 
 
 def _context(limit: int, asked: int | None) -> int:
