@@ -45,7 +45,7 @@ class PagePool:
         self.keys = torch.zeros(size, dtype=dtype, device=device)
         self.values = torch.zeros(size, dtype=dtype, device=device)
         self.promised = 0
-        """Pages that running requests may come to need, in whatever engine: what admission counts with."""
+        """Pages that living sequences may still take beyond those they hold, in whatever engine."""
         self._references = np.zeros(pages, dtype=np.int32)
         self._wished = np.zeros(pages, dtype=np.int32)
 
@@ -58,6 +58,11 @@ class PagePool:
     def free_pages(self) -> int:
         """Pages that nobody holds."""
         return int((self._references == 0).sum())
+
+    @property
+    def spare_pages(self) -> int:
+        """Free pages that no living sequence will come to need."""
+        return self.free_pages - self.promised
 
     def pages_for(self, tokens: int) -> int:
         """Pages that hold `tokens` positions."""

@@ -30,14 +30,12 @@ class PrefixStore:
         self._pool, self._by_length = pool, by_length
         self._kept: dict[Key, _Kept] = {}
 
-    @property
-    def pages(self) -> int:
-        """Pages held for kept prompts."""
-        return sum(len(kept.pages) for kept in self._kept.values())
-
     def keep(self, tokens: list[int], pages: list[int]) -> Key:
-        """Keeps the pages that lie wholly within `tokens`; returns the key for `drop`, which is owed as often."""
-        whole = len(tokens) // self._pool.page_size
+        """Keeps the whole pages of `tokens` less the tail; returns the key for `drop`, which is owed as often.
+
+        The tail's pages are of no use to the same prompt again: kept, they would have to be there twice.
+        """
+        whole = max(0, len(tokens) - TAIL) // self._pool.page_size
         key = (tuple(tokens[: whole * self._pool.page_size]), len(tokens))
         if key not in self._kept:
             self._kept[key] = _Kept(pages[:whole])

@@ -28,8 +28,6 @@ class Engine:
         self.steps = 0
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
-        self._promised: dict[int, int] = {}
-        """Pages that each running row may come to need, shared ones not counted."""
         self._keep: Request | None = None
         self._kept_key: Key | None = None
         self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
@@ -119,28 +117,26 @@ class Engine:
         # Prompt logprobs need every position's logits, so then nothing is shared.
         shared = parts.prefixes.find(request.prompt) if request.params.prompt_logprobs is None else []
         need = parts.pool.pages_for(request.limit) - len(shared)
-        room = parts.pool.pages - parts.pool.promised - parts.prefixes.pages
-        if need > room:
-            return self._wait(request, need, room)
+        if need > parts.pool.spare_pages:
+            return self._wait(request, need)
         parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
         sequence = Sequence(parts.pool, expected=request.limit, shared=shared)
         parts.rows.open(slot, request.prompt, sequence, request.limit)
-        self._running[slot], self._promised[slot] = request, need
-        parts.pool.promised += need
+        self._running[slot] = request
         view = RowView(parts.rows, (slot,))
         parts.drafter.admit(view)
         parts.pacer.admit(view)
         request.clock.admitted = time.perf_counter()
         return True
 
-    def _wait(self, request: Request, need: int, room: int) -> bool:
+    def _wait(self, request: Request, need: int) -> bool:
         if self._running:
             return False
         self._waiting.remove(request)
-        size = self.parts.pool.page_size
+        pool = self.parts.pool
         request.error = (
-            f"a request of up to {request.limit} tokens needs {need * size} positions of cache, but only {room * size} "
-            "are free; lower max_tokens or drop kept prompts"
+            f"a request of up to {request.limit} tokens needs {need * pool.page_size} positions of cache, but only "
+            f"{pool.spare_pages * pool.page_size} are free; lower max_tokens or drop kept prompts"
         )
         raise GlimpseError(request.error)
 
@@ -158,5 +154,4 @@ class Engine:
         self._settler.forget(slot)
         self._planner.halted.discard(slot)
         parts.rows.close(slot)
-        parts.pool.promised -= self._promised.pop(slot)
         del self._running[slot]
