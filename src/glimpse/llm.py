@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
-from glimpse.engine.build import build_engine
+from glimpse.engine.build import build_engine, check_names
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
@@ -65,6 +65,8 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
+        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
+        check_names(options)
         _check_device(device)
         if threads is not None:
             torch.set_num_threads(_at_least_one("threads", threads))
@@ -76,7 +78,7 @@ class LLM:
             progress=lambda done, total: hear("weights", done, total),
         )
         loaded = load(checkpoint, max_context, _at_least_one("max_batch_size", max_batch_size))
-        self._set_up(loaded, EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor), seed, hear)
+        self._set_up(loaded, options, seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
         self._loaded, self._seed, self._progress = loaded, seed, progress
