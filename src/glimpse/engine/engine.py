@@ -46,8 +46,9 @@ class Engine:
         return len(request.prompt)
 
     def add(self, request: Request) -> None:
-        """Queues a request; it must fit the pool when alone."""
-        self._waiting.append(request)
+        """Queues a request; one without room for a token has ended already."""
+        if not request.finished:
+            self._waiting.append(request)
 
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
@@ -93,6 +94,9 @@ class Engine:
         for slot in [slot for slot, request in self._running.items() if request.finished]:
             self._keep_pages(slot)
             self._retire(slot)
+        for made in progress:
+            if made.request.hear:
+                made.request.hear(made)
         self.steps += 1
         if not plan.prefill and all(spec.count <= parts.rows.max_draft + 1 for spec in plan.full):
             parts.costs.observe(load, time.perf_counter() - started)
@@ -106,7 +110,7 @@ class Engine:
         free = self.parts.rows.free_slots()
         while self._waiting and free:
             request = self._waiting[0]
-            if not request.finished and not self._open(free[0], request):
+            if not self._open(free[0], request):
                 return
             self._waiting.popleft()
             free = self.parts.rows.free_slots()
