@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +23,24 @@ def tiny_folder(tmp_path_factory):
     for name, change in (("config.json", {"eos_token_id": None}), ("tokenizer_config.json", {"eos_token": None})):
         write_json(folder / name, json.loads((folder / name).read_text()) | change)
     return folder
+
+
+@pytest.fixture
+def altered(tiny_folder, tmp_path):
+    """altered(generation={...}, **config) -> a folder with the tiny checkpoint's weights and changed settings."""
+
+    def make(generation: dict[str, Any] | None = None, **config: Any) -> Path:
+        folder = tmp_path / f"altered{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        for file in tiny_folder.iterdir():
+            if file.name != "config.json":
+                (folder / file.name).symlink_to(file)
+        write_json(folder / "config.json", json.loads((tiny_folder / "config.json").read_text()) | config)
+        if generation is not None:
+            write_json(folder / "generation_config.json", generation)
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
-from tests.tiny import write_tiny_checkpoint
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 IDS = list(range(40, 140))
@@ -271,10 +270,9 @@ def test_a_pinned_prompt_is_read_once(llm):
     assert out.token_ids == llm.generate(IDS, GREEDY)[0].token_ids
 
 
-def test_dynamic_rope_and_a_pinned_prompt(tmp_path):
+def test_dynamic_rope_and_a_pinned_prompt(altered):
     """Keys of a longer prompt have another base, so what a shorter one left must not be used for it."""
-    scaling = {"rope_type": "dynamic", "factor": 4.0}
-    folder = write_tiny_checkpoint(tmp_path / "dynamic", max_position_embeddings=32, rope_scaling=scaling)
+    folder = altered(max_position_embeddings=32, rope_scaling={"rope_type": "dynamic", "factor": 4.0})
     llm = LLM(folder, drafter="none", pacer="fixed")
     right = llm.generate([IDS[:90]], GREEDY)[0].token_ids
     with llm.pinned(IDS[:48]):

@@ -9,7 +9,6 @@ from functools import cache
 import pytest
 import torch
 from tests.doubles import AlwaysWrong, Empty, Fixed, Noisy, Oracle, Texts, with_parts
-from tests.tiny import write_json
 
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
@@ -203,13 +202,9 @@ def test_pinned_prompts_change_nothing(tiny, drafter):
     assert tiny._loaded.pool.free_pages == tiny._loaded.pool.pages
 
 
-def test_the_checkpoints_defaults_hold_on_both_paths(tiny_folder, tmp_path):
+def test_the_checkpoints_defaults_hold_on_both_paths(altered):
     """A06: repetition penalty and top_k of generation_config.json, and they are told."""
-    folder = tmp_path / "defaults"
-    folder.mkdir()
-    for file in tiny_folder.iterdir():
-        (folder / file.name).symlink_to(file)
-    write_json(folder / "generation_config.json", {"repetition_penalty": 1.3, "top_k": 20, "do_sample": True})
+    folder = altered({"repetition_penalty": 1.3, "top_k": 20, "do_sample": True})
     llm = LLM(folder, drafter="sparse", pacer="fixed", draft_tokens=4, budget_floor=8)
     result = llm.compare(prompt(100), SamplingParams(max_tokens=30, seed=2))
     assert result.identical
