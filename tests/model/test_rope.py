@@ -9,7 +9,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from glimpse.errors import ModelError
 from glimpse.model.hf_config import spec_from_config
-from glimpse.model.rope import Rotary, RopeSpec
+from glimpse.model.rope import RopeSpec, Rotary
 from glimpse.model.rope_scaling import Dynamic, Plain
 from tests.tiny import tiny_config
 

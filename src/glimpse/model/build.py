@@ -65,7 +65,7 @@ class Loader:
     def fused(self, names: list[str], rows: list[int], *width: int) -> Tensor:
         """Several tensors stacked into one, each read straight into its place."""
         fused = torch.empty((sum(rows), *width), dtype=self.dtype, device=self.device)
-        for name, place in zip(names, fused.split(rows), strict=True):
+        for name, place in zip(names, torch.split(fused, rows), strict=True):
             self._check(name, tuple(place.shape))
             place.copy_(self.source.tensor(name))
         return fused

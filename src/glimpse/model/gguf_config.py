@@ -102,7 +102,9 @@ def _eos(file: GgufFile) -> tuple[int, ...]:
 def _scaling(keys: _Keys, head_dim: int) -> RopeScaling:
     kind = keys.get("rope.scaling.type", "none")
     if kind not in _READERS:
-        raise ModelError(f"{keys.file.path}: rotary scaling {kind!r} is not supported; these are: {', '.join(_READERS)}")
+        raise ModelError(
+            f"{keys.file.path}: rotary scaling {kind!r} is not supported; these are: {', '.join(_READERS)}"
+        )
     stored = keys.file.tensors.get("rope_freqs.weight")
     if stored is None:
         return _READERS[kind](keys)

@@ -64,7 +64,9 @@ def _byte_level(file: GgufFile) -> Tokenizer:
     backend.decoder = decoders.ByteLevel()
     kinds = file.metadata.get("tokenizer.ggml.token_type", [])
     backend.add_special_tokens([_added(text) for text, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
-    backend.add_tokens([_added(text, False) for text, kind in zip(tokens, kinds, strict=False) if kind == _USER_DEFINED])
+    backend.add_tokens(
+        [_added(text, False) for text, kind in zip(tokens, kinds, strict=False) if kind == _USER_DEFINED]
+    )
     bos = file.metadata.get("tokenizer.ggml.bos_token_id")
     if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", splitting.adds_bos):
         backend.post_processor = processors.TemplateProcessing(

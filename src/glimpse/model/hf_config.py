@@ -84,7 +84,7 @@ def _complete(family: str, raw: Mapping[str, Any], label: str) -> Any:
     """The config with transformers' defaults filled in, both rotary spellings brought to `rope_parameters`."""
     import transformers
 
-    kinds = {
+    kinds: dict[str, Any] = {
         "llama": transformers.LlamaConfig,
         "mistral": transformers.MistralConfig,
         "qwen2": transformers.Qwen2Config,
@@ -137,10 +137,21 @@ def as_ids(value: int | list[int] | None) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "context_length",
+)
+
+
 def check_sizes(spec: DecoderSpec, label: str) -> None:
     """Refuse sizes that cannot be right, before any weight is read."""
-    sizes = ("vocab_size", "hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim", "context_length")
-    for name in sizes:
+    for name in _SIZES:
         if getattr(spec, name) < 1:
             raise ModelError(f"{label}: {name} is {getattr(spec, name)}; it must be at least 1")
     if spec.heads % spec.kv_heads:

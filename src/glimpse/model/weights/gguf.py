@@ -83,7 +83,9 @@ class GgufWeights:
     def _raw(self, found: GgufTensor) -> Bytes:
         # Mapped anew for each tensor and unmapped after it, so pages already read do not count as memory.
         try:
-            return np.memmap(self._file.path, np.uint8, "r", found.offset, (found.bytes // found.row_bytes, found.row_bytes))
+            return np.memmap(
+                self._file.path, np.uint8, "r", found.offset, (found.bytes // found.row_bytes, found.row_bytes)
+            )
         except (OSError, ValueError) as error:
             raise ModelError(f"{self._file.path}: tensor {found.name!r} cannot be read: {error}") from error
 
@@ -97,7 +99,9 @@ def _dequantised(raw: Bytes, found: GgufTensor) -> Tensor:
             out[start : start + len(block)] = dequantize(block, found.kind)
     except NotImplementedError as error:
         kind = GGMLQuantizationType(found.kind).name
-        raise ModelError(f"tensor {found.name!r} is stored as {kind}, which the gguf package cannot dequantise") from error
+        raise ModelError(
+            f"tensor {found.name!r} is stored as {kind}, which the gguf package cannot dequantise"
+        ) from error
     return torch.from_numpy(out).view(found.shape)
 
 

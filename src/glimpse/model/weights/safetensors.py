@@ -32,7 +32,8 @@ class Entry:
 class SafetensorsWeights:
     """A `WeightSource` over a folder.
 
-    A file is mapped anew for each tensor and unmapped when that is dropped, so pages already read do not count as memory.
+    A file is mapped anew for each tensor and unmapped when that is dropped, so pages already read do not count as
+    memory.
     """
 
     def __init__(self, folder: Path) -> None:
