@@ -11,7 +11,8 @@ from tests.tiny import CHAT_TEMPLATE, tiny_config, write_json, write_tokenizer
 
 TALK = [{"role": "user", "content": "Hi the 1\n"}, {"role": "assistant", "content": "  ok"}]
 LLAMA3_LIKE = (
-    "{{ bos_token }}{% for message in messages %}{{ message['role'] + '\n\n' + message['content'] | trim + '<|im_end|>' }}"
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ message['role'] + '\n\n' + message['content'] | trim + '<|im_end|>' }}"
     "{% endfor %}"
 )
 

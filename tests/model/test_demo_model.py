@@ -1,4 +1,4 @@
-"""The demo model itself, where it can be had: logits, text and memory. Skipped where it is neither cached nor fetchable."""
+"""The demo model itself: logits, text and memory. Skipped where it is neither cached nor can be fetched."""
 
 import subprocess
 import sys

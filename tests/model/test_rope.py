@@ -83,7 +83,7 @@ def test_a_scaling_without_its_factor_is_one_clear_error():
 
 
 def test_partial_rotation_is_refused():
-    with pytest.raises(ModelError, match="partial_rotary_factor 0.5"):
+    with pytest.raises(ModelError, match=r"partial_rotary_factor 0\.5"):
         spec_from_config(tiny_config("llama", partial_rotary_factor=0.5))
 
 

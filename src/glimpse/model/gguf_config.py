@@ -28,9 +28,12 @@ def spec_from_gguf(file: GgufFile) -> DecoderSpec:
             f"{file.path}: GGUF architecture {family!r} is not supported; these are: {', '.join(ARCHITECTURES)}"
         )
     keys = _Keys(file, family)
-    _refuse_unsupported(keys)
-    spec = _spec(keys)
-    check_sizes(spec, str(file.path))
+    try:
+        _refuse_unsupported(keys)
+        spec = _spec(keys)
+        check_sizes(spec, str(file.path))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ModelError(f"{file.path}: metadata of {family!r} is not usable: {error}") from error
     return spec
 
 

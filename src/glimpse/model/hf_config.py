@@ -63,10 +63,10 @@ def supported() -> str:
 
 def _family(raw: Mapping[str, Any], label: str) -> str:
     names = raw.get("architectures") or [f"unnamed (model_type {raw.get('model_type')!r})"]
-    if not isinstance(names, list) or names[0] not in ARCHITECTURES:
-        found = names[0] if isinstance(names, list) else names
-        raise ModelError(f"{label}: architecture {found} is not supported; {supported()}")
-    return ARCHITECTURES[names[0]]
+    name = str(names[0] if isinstance(names, list) else names)
+    if name not in ARCHITECTURES:
+        raise ModelError(f"{label}: architecture {name} is not supported; {supported()}")
+    return ARCHITECTURES[name]
 
 
 def refuse_unsupported(raw: Mapping[str, Any], label: str) -> None:

@@ -13,7 +13,7 @@ Parameters = Mapping[str, Any]
 
 
 def scaling_from_config(config: Any, label: str) -> tuple[float, RopeScaling]:
-    """Rotary base and scaling of a transformers config. ModelError if its kind is not supported or a value is missing."""
+    """Rotary base and scaling of a transformers config. ModelError for an unsupported kind or a missing value."""
     parameters = config.rope_parameters or {}
     parameters = parameters.get("full_attention", parameters)
     kind = parameters.get("rope_type", "default")

@@ -14,7 +14,7 @@ Message = Mapping[str, str]
 
 
 class Tokenizer:
-    """A tokenizer whose prompts are plain text: `<|im_end|>` in a prompt is ten characters unless parsing is asked for."""
+    """A tokenizer whose prompts are plain text: `<|im_end|>` in one is ten characters unless parsing is asked for."""
 
     def __init__(self, fast: Any) -> None:
         self._fast = fast
@@ -27,7 +27,7 @@ class Tokenizer:
         self.special_texts: dict[str, int] = {token.content: index for index, token in added.items() if token.special}
         self.special_ids: frozenset[int] = frozenset(self.special_texts.values()) | set(fast.all_special_ids)
         self.vocab_size: int = 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
-        """One more than the largest id with a text. A model may have more rows: ids from here on must not be emitted."""
+        """One more than the largest id with a text. A model may have more rows; they have no text."""
         self.bos_token_id: int | None = fast.bos_token_id
         self.eos_token_ids: tuple[int, ...] = () if fast.eos_token_id is None else (fast.eos_token_id,)
         self.has_chat_template: bool = bool(fast.chat_template)
