@@ -126,3 +126,20 @@ def test_digits_are_split_as_the_file_says(tmp_path, pre, pieces):
     path = write_tiny_gguf(tmp_path / "m.gguf", config(), metadata=metadata)
     tokenizer = tokenizer_from_gguf(open_gguf(path))
     assert [tokenizer.decode([index]) for index in tokenizer.encode("1234")] == pieces
+
+
+def test_sentencepiece_vocabularies_of_gguf_files(tmp_path):
+    letters = ["▁", "a", "b", "ab", "▁a", "▁ab"]
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters],
+        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * len(letters),
+        "tokenizer.ggml.scores": [0.0] * 259 + [-float(rank) for rank in range(len(letters))],
+        "tokenizer.ggml.merges": None,
+        "tokenizer.ggml.pre": None,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+    tokenizer = tokenizer_from_gguf(open_gguf(write_tiny_gguf(tmp_path / "m.gguf", config(), metadata=metadata)))
+    assert tokenizer.encode("ab ab") == [1, 264, 264]
+    assert tokenizer.decode(tokenizer.encode("ab </s> ü")) == "ab </s> ü"
+    assert (tokenizer.special_ids, tokenizer.eos_token_ids) == ({0, 1, 2}, (2,))
