@@ -128,7 +128,8 @@ def test_digits_are_split_as_the_file_says(tmp_path, pre, pieces):
     assert [tokenizer.decode([index]) for index in tokenizer.encode("1234")] == pieces
 
 
-def test_sentencepiece_vocabularies_of_gguf_files(tmp_path):
+@pytest.mark.parametrize(("setting", "start"), [(True, [1]), (False, []), (None, [1])])
+def test_sentencepiece_vocabularies_of_gguf_files(tmp_path, setting, start):
     letters = ["▁", "a", "b", "ab", "▁a", "▁ab"]
     metadata = {
         "tokenizer.ggml.model": "llama",
@@ -137,9 +138,9 @@ def test_sentencepiece_vocabularies_of_gguf_files(tmp_path):
         "tokenizer.ggml.scores": [0.0] * 259 + [-float(rank) for rank in range(len(letters))],
         "tokenizer.ggml.merges": None,
         "tokenizer.ggml.pre": None,
-        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.ggml.add_bos_token": setting,
     }
     tokenizer = tokenizer_from_gguf(open_gguf(write_tiny_gguf(tmp_path / "m.gguf", config(), metadata=metadata)))
-    assert tokenizer.encode("ab ab") == [1, 264, 264]
+    assert tokenizer.encode("ab ab") == [*start, 264, 264]
     assert tokenizer.decode(tokenizer.encode("ab </s> ü")) == "ab </s> ü"
     assert (tokenizer.special_ids, tokenizer.eos_token_ids) == ({0, 1, 2}, (2,))
