@@ -8,7 +8,7 @@ from functools import cache
 
 
 def give_back() -> None:
-    """Return memory that was freed but is still held by the C library; does nothing where it cannot be asked to.
+    """Return memory that was freed but is still held by the C library; does nothing where that is not glibc.
 
     Loading frees many short-lived buffers between long-lived weights. Left alone, glibc keeps a tenth of a small model's
     size in the gaps.

@@ -70,18 +70,25 @@ def _backend(file: GgufFile, splitting: _Splitting, tokens: list[str], merges: l
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(splitting)
     backend.decoder = decoders.ByteLevel()
+    _set_added(file, backend, tokens)
+    _set_bos(file, backend, tokens, default=splitting.adds_bos)
+    return backend
+
+
+def _set_added(file: GgufFile, backend: Backend, tokens: list[str]) -> None:
+    """Name the tokens that are cut out of a text before it is split."""
     typed = list(zip(tokens, file.metadata.get("tokenizer.ggml.token_type", []), strict=False))
     backend.add_special_tokens([_added(text, special=True) for text, kind in typed if kind == _CONTROL])
     backend.add_tokens([_added(text, special=False) for text, kind in typed if kind == _USER_DEFINED])
-    _set_bos(file, backend, tokens, default=splitting.adds_bos)
-    return backend
 
 
 def _set_bos(file: GgufFile, backend: Backend, tokens: list[str], *, default: bool) -> None:
     """Put BOS before every text if the file says so, or `default` where it says nothing."""
     bos = file.metadata.get("tokenizer.ggml.bos_token_id")
-    adds = bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", default)
-    before, special = (f"{tokens[bos]} ", [(tokens[bos], bos)]) if adds else ("", [])
+    before: str = ""
+    special: list[tuple[str, int]] = []
+    if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", default):
+        before, special = f"{tokens[bos]} ", [(tokens[bos], bos)]
     backend.post_processor = processors.TemplateProcessing(
         single=f"{before}$A", pair=f"{before}$A $B", special_tokens=special
     )
@@ -130,6 +137,8 @@ def _sentencepiece(file: GgufFile) -> Tokenizer:
         fast = AutoTokenizer.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
     except Exception as error:  # transformers raises many kinds
         raise ModelError(f"{file.path}: the tokenizer cannot be read: {' '.join(str(error).split())}") from error
-    # Not every version of transformers takes this setting over.
-    _set_bos(file, fast.backend_tokenizer, _need(file, "tokens"), default=True)
-    return Tokenizer(fast)
+    # Only the splitting is taken over: which tokens are special, or end a text, differs between transformers' versions.
+    backend, tokens = fast.backend_tokenizer, _need(file, "tokens")
+    _set_added(file, backend, tokens)
+    _set_bos(file, backend, tokens, default=True)
+    return Tokenizer(_wrapped(file, backend, tokens))
