@@ -10,8 +10,8 @@ from functools import cache
 def give_back() -> None:
     """Return memory that was freed but is still held by the C library; does nothing where that is not glibc.
 
-    Loading frees many short-lived buffers between long-lived weights. Left alone, glibc keeps a tenth of a small model's
-    size in the gaps.
+    Loading frees many short-lived buffers between long-lived weights. Left alone, glibc keeps a tenth of a small
+    model's size in the gaps.
     """
     _trimmer()()
 
