@@ -67,7 +67,9 @@ class StepCosts:
     """
 
     LEAN = 0.02
-    """Weight of a coefficient's relative distance from the prediction, against one kind's relative error."""
+    """Weight of a coefficient's relative distance from the prediction, against one step's relative error."""
+    KINDS = 128
+    """Kinds of step remembered, the last ones seen."""
 
     def __init__(self, weight_bytes: int, kv_bytes: int, bandwidth: float = 20e9) -> None:
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
@@ -89,7 +91,11 @@ class StepCosts:
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learns from one step."""
-        kind = self._kinds.setdefault(load.kind, _Kind())
+        # The kinds last seen stay: a busy batch has ever new ones, and each makes the fit slower.
+        kind = self._kinds.pop(load.kind, None) or _Kind()
+        self._kinds[load.kind] = kind
+        if len(self._kinds) > self.KINDS:
+            del self._kinds[next(iter(self._kinds))]
         kind.loads.append(load.features())
         kind.seconds.append(seconds)
         self._fit = None
@@ -112,7 +118,8 @@ class StepCosts:
         seconds = np.array([median(kind.seconds) for kind in self._kinds.values()])
         # Relative errors: a step of 10 ms should be right to a tenth, not to what is a tenth of a second-long one.
         errors = loads / seconds[:, None]
+        counts = np.array([len(kind.seconds) for kind in self._kinds.values()])
         start = self._start * np.median(1 / (errors @ self._start))
         lean = self.LEAN / start**2
-        moment = errors.T @ errors + np.diag(lean)
-        return np.asarray(np.maximum(np.linalg.solve(moment, errors.sum(0) + lean * start), 0.0))
+        moment = errors.T * counts @ errors + np.diag(lean)
+        return np.asarray(np.maximum(np.linalg.solve(moment, counts @ errors + lean * start), 0.0))
