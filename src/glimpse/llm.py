@@ -238,7 +238,7 @@ class LLM:
         for request in requests:
             engine.add(request)
         try:
-            while engine.busy:
+            while not all(request.finished for request in requests):
                 engine.step()
         except BaseException:
             for request in requests:
