@@ -116,6 +116,37 @@ def test_retiring_frees_the_state():
     assert not drafter._states
 
 
+def test_importance_is_that_of_kept_queries_alone(tiny):
+    """Whatever was drafted and rejected: each kept query yields once the weights that it has in any other run."""
+    ids, params = list(range(20, 120)), SamplingParams(max_tokens=40, temperature=1.0, seed=2)
+    runs = []
+    for draft_tokens in (1, 6):
+        llm = tiny.variant(drafter="sparse", pacer="fixed", draft_tokens=draft_tokens)
+        drafter, rows, found = llm._engine.parts.drafter, llm._engine.parts.rows, {}
+        real = drafter.absorb
+
+        def absorb(view, outcomes, real=real, rows=rows, found=found):
+            for outcome in outcomes:
+                if outcome.importance is None:  # the last step, with no room for another draft
+                    continue
+                queries, length = outcome.importance.shape[2:]
+                assert length == int(rows.verified_len[outcome.slot])
+                assert queries == (outcome.accepted + 1 if found else WINDOW)
+                for back in range(queries):
+                    assert length - 1 - back not in found
+                    found[length - 1 - back] = outcome.importance[:, :, -1 - back, : length - back].float()
+            real(view, outcomes)
+
+        drafter.absorb = absorb
+        out = llm.generate([ids], params)[0]
+        assert 0 < out.speculation.acceptance_rate < 1
+        runs.append(found)
+    common = sorted(runs[0].keys() & runs[1].keys())
+    assert len(common) > 45
+    for position in common:
+        assert torch.allclose(runs[0][position], runs[1][position], atol=2e-3)
+
+
 def test_recall_comes_back_through_the_engine(tiny):
     """Over a long output the recall sets of consecutive rounds drop positions and take them again."""
     llm = tiny.variant(drafter="sparse", pacer="fixed", draft_tokens=3, budget=0.01, budget_floor=44)

@@ -251,20 +251,24 @@ def test_a_draft_that_is_not_a_number_ends_the_draft_only(tiny_folder, monkeypat
     nothing_left(llm)
 
 
+def transformers_greedy(folder, ids) -> list[int]:
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    out = model.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False, eos_token_id=None, pad_token_id=0)
+    return out[0, len(ids) :].tolist()
+
+
 @pytest.mark.parametrize("crossing", [20, 31, 33, 60])
 def test_dynamic_rope_past_its_length(altered, crossing):
     """A73, A74: blocks that cross the trained length of 32; a short answer is the same before and after a long one."""
-    llm = LLM(
-        altered(max_position_embeddings=32, rope_scaling={"rope_type": "dynamic", "factor": 4.0}),
-        drafter="sparse",
-        pacer="fixed",
-        draft_tokens=6,
-        budget_floor=8,
-    )
+    folder = altered(max_position_embeddings=32, rope_scaling={"rope_type": "dynamic", "factor": 4.0})
+    llm = LLM(folder, drafter="sparse", pacer="fixed", draft_tokens=6, budget_floor=8)
     plain = llm.variant(drafter="none")
     greedy = SamplingParams(max_tokens=40, temperature=0.0)
     ids = PROMPTS[4][:crossing]
     right = plain.generate([ids], greedy)[0].token_ids
+    assert list(right) == transformers_greedy(folder, ids)
     short = llm.generate([PROMPTS[2]], greedy)[0].token_ids
     for drafter in ("sparse", "lookup"):
         assert llm.variant(drafter=drafter).generate([ids], greedy)[0].token_ids == right
