@@ -79,6 +79,10 @@ class Bench:
         """Whether all these cells were measured already."""
         return all(name in self._journal.cells for name in names)
 
+    def recorded(self, name: str) -> dict[str, Any]:
+        """A cell that was measured already."""
+        return self._journal.cells[name]
+
     def passages(self, tokens: int, count: int) -> list[Passage]:
         """Passages of the books folder. Raises NoText where there is none."""
         return passages(self.options.text, self.llm.tokenizer, tokens, count)

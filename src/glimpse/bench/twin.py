@@ -10,7 +10,13 @@ from typing import Any
 
 import torch
 
+from glimpse.errors import GlimpseError
 from glimpse.model import resolve_model
+from glimpse.model.gguf_config import spec_from_gguf
+from glimpse.model.rope_scaling import Plain
+from glimpse.model.spec import DecoderSpec
+from glimpse.model.weights.gguf import GgufWeights
+from glimpse.model.weights.gguf_file import open_gguf
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +52,8 @@ class Twin:
     """`transformers` with its defaults (its own attention and cache), float32, greedy, never stopping early."""
 
     def __init__(self, model: str) -> None:
-        from transformers import AutoModelForCausalLM
-
         path = Path(resolve_model(model))
-        place: dict[str, Any] = {"pretrained_model_name_or_path": path}
-        if path.suffix == ".gguf":
-            place = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
-        self._model: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32, local_files_only=True).eval()
+        self._model: Any = _from_gguf(path) if path.suffix == ".gguf" else _from_folder(path)
         settings = self._model.generation_config
         settings.eos_token_id, settings.pad_token_id = None, 0
 
@@ -71,3 +72,43 @@ class Twin:
             )
         first, last = clock.times[1], clock.times[-1]
         return TwinRun(out[0, len(ids) :].tolist(), first - started, last - first)
+
+
+def _from_folder(path: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
+
+
+def _from_gguf(path: Path) -> Any:
+    """The weights handed over one by one: transformers reads GGUF files only with a package that nothing else needs."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    file = open_gguf(path)
+    spec = spec_from_gguf(file)
+    interleaved = {"q_proj": spec.heads, "k_proj": spec.kv_heads} if spec.architecture == "llama" else None
+    source = GgufWeights(file, interleaved)
+    model: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(**_config(spec))).float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # a tied head is not among them
+            parameter.copy_(source.tensor(name))
+    return model
+
+
+def _config(spec: DecoderSpec) -> dict[str, Any]:
+    if not isinstance(spec.rope.scaling, Plain):
+        raise GlimpseError("the transformers twin of a GGUF file is only made for unscaled rotary positions")
+    return {
+        "model_type": spec.architecture,
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.hidden_size,
+        "intermediate_size": spec.intermediate_size,
+        "num_hidden_layers": spec.layers,
+        "num_attention_heads": spec.heads,
+        "num_key_value_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "rms_norm_eps": spec.norm_eps,
+        "tie_word_embeddings": spec.tied,
+        "max_position_embeddings": spec.context_length,
+        "rope_parameters": {"rope_type": "default", "rope_theta": spec.rope.theta},
+    }
