@@ -207,11 +207,20 @@ SUITE = Suite(
         "budget": 0.1,
         "block": 1 << 30,
     },
-    quick={"decode": [60], "verify": [60], "draft": [300], "importance": [300],
-           "judged": {"decode": [60], "verify": [60], "draft": [300], "importance": [300]}, "memory": 60, "tokens": 4, "rounds": 1,
-           "steps": 2, "block": 1 << 24},
+    quick={
+        "decode": [60],
+        "verify": [60],
+        "draft": [300],
+        "importance": [300],
+        "judged": {"decode": [60], "verify": [60], "draft": [300], "importance": [300]},
+        "memory": 60,
+        "tokens": 4,
+        "rounds": 1,
+        "steps": 2,
+        "block": 1 << 24,
+    },
     body=body,
-)  # fmt: skip
+)
 
 if __name__ == "__main__":
     sys.exit(main(SUITE, Path(__file__).resolve().parents[1]))

@@ -34,14 +34,15 @@ def decode(llm: LLM, ids: list[int], mode: str, tokens: int) -> dict:
 
 
 def arms_of(llm: LLM) -> dict[str, LLM]:
-    return {"none": llm} | {name: llm.variant(drafter=name, pacer="entropy", draft_tokens=None) for name in DRAFTERS[1:]}
+    drafting = {name: llm.variant(drafter=name, pacer="entropy", draft_tokens=None) for name in DRAFTERS[1:]}
+    return {"none": llm, **drafting}
 
 
 def measure(bench: Bench, kind: str, mode: str, ids: list[int]) -> dict:
     """All arms on one prompt; their texts are compared and only the plain one is kept."""
-    settings = bench.settings
-    arms = {name: (lambda llm=llm: decode(llm, ids, mode, settings["tokens"])) for name, llm in arms_of(bench.llm).items()}
-    found = interleave(arms, settings["rounds"])
+    tokens, engines = bench.settings["tokens"], arms_of(bench.llm)
+    arms = {name: (lambda llm=llm: decode(llm, ids, mode, tokens)) for name, llm in engines.items()}
+    found = interleave(arms, bench.settings["rounds"])
     plain = found["none"][0]["token_ids"]
     same = {name: all(run["token_ids"] == plain for run in each) for name, each in found.items()}
     for run in (run for each in found.values() for run in each):
@@ -73,7 +74,7 @@ def body(bench: Bench) -> Findings:
         if not bench.known(names):
             with bench.llm.pinned(prompts[kind]) as ids:
                 for name, mode in zip(names, MODES, strict=True):
-                    bench.cell(name, lambda mode=mode: measure(bench, kind, mode, ids))
+                    bench.cell(name, lambda kind=kind, mode=mode, ids=ids: measure(bench, kind, mode, ids))
         cells += [bench.recorded(name) for name in names]
     differing = sum(not all(cell["identical"].values()) for cell in cells)
     columns = ("prompt", "tokens", "sampling", "plain tokens/s", "sparse, times plain", "lookup, times plain",

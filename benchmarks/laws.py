@@ -1,7 +1,7 @@
 """Do the emitted tokens follow the target's law? Chi-square over every rule, kind of draft and set of options.
 
-A tiny Markov target (the next token's logits depend on the last token) with a draft model of its own. Every draw decodes
-until it has two tokens: one round, and a second one where the first gave one token only. The joint law of the two is
+A tiny Markov target (the next token's logits depend on the last token) with a draft model of its own. Every draw goes
+on until it has two tokens: one round, and a second one where the first gave one token only. The joint law of the two is
 worked out here in plain Python, independently of the sampler, and tested; so are the vectors V1 to V4 of the case book.
 """
 
@@ -74,9 +74,7 @@ def law_by_hand(logits, prompt, output, options: dict) -> list[float]:
 def joint_by_hand(options: dict) -> list[float]:
     """The law of the first two tokens, row after row."""
     first = law_by_hand(TARGET[PROMPT[-1]], PROMPT, [], options)
-    return [
-        p * q for token, p in enumerate(first) for q in law_by_hand(TARGET[token], PROMPT, [token], options)
-    ]
+    return [p * q for token, p in enumerate(first) for q in law_by_hand(TARGET[token], PROMPT, [token], options)]
 
 
 class Toy:
@@ -116,7 +114,7 @@ class Toy:
                      torch.zeros(n, dtype=torch.uint8), law)  # fmt: skip
 
     def _fixed(self, slot: int) -> list[int]:
-        """Proposals without a law: the draft model's best or the target's worst token after each node; siblings differ."""
+        """Proposals without a law: the draft model's best or the target's worst tokens after each node."""
         chosen: list[int] = []
         for node, parent in enumerate(self.parents):
             table = TARGET if self.kind == "always wrong" else DRAFT
@@ -181,7 +179,12 @@ def finite(number: float) -> float | None:
 VECTORS = {
     "V1": {"p": [0.5, 0.3, 0.2], "draft": [0, 0, 1]},
     "V2": {"p": [0.4, 0.3, 0.2, 0.1], "draft": [0, 0, 3 / 7, 4 / 7]},
-    "V4": {"p": [0.60, 0.30, 0.08, 0.02], "draft": [0, 0, 1, 0], "options": {"min_p": 0.2}, "right": [2 / 3, 1 / 3, 0, 0]},
+    "V4": {
+        "p": [0.60, 0.30, 0.08, 0.02],
+        "draft": [0, 0, 1, 0],
+        "options": {"min_p": 0.2},
+        "right": [2 / 3, 1 / 3, 0, 0],
+    },
 }
 
 
@@ -235,10 +238,11 @@ def body(bench: Bench) -> Findings:
     ]
     texts = [bench.cell(f"{rule}, V3", lambda rule=rule: v3_cell(rule))["text"] for rule in settings["rules"]]
     tests = [*grid, *vectors]
+    refused = sum(cell["p"] < LEVEL for cell in tests)
     rows = [[rule, *spread([cell["p"] for cell in tests if cell["rule"] == rule])] for rule in settings["rules"]]
     return Findings(
         [
-            Target(f"emitted laws that chi-square refuses at p = {LEVEL:g}", "== 0", sum(c["p"] < LEVEL for c in tests)),
+            Target(f"emitted laws that chi-square refuses at p = {LEVEL:g}", "== 0", refused),
             Target("rules that do not write A B A B on vector V3", "== 0", sum(text != [0, 1, 0, 1] for text in texts)),
         ],
         [Table("Chi-square of emitted laws", ("rule", "tests", "least p", "tests with p < 0.1"), rows)],

@@ -1,14 +1,16 @@
 """Is the entropy pacer as fast as the best fixed draft length, chosen on other prompts?
 
-Real text, every arm over the same pinned prompt, in turn and in reversed turn; all arms write the same text (`coupled`),
-so a ratio of speeds is a ratio of times. Half of the prompts choose the best fixed length, the other half judge, and the
-other way round. Engines live through the whole suite, as a user's would: what they learned of step costs stays.
+Real text, every arm over the same pinned prompt, in turn and in reversed turn; all arms write the same text
+(`coupled`), so a ratio of speeds is a ratio of times. Half of the prompts choose the best fixed length, the other half
+judge, and the other way round. Engines live through the whole suite, as a user's would: what they learned of step costs
+stays.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -16,7 +18,7 @@ from glimpse import LLM, SamplingParams
 from glimpse.bench.results import Table, Target
 from glimpse.bench.runner import Bench, Findings, Suite, main
 from glimpse.bench.stats import bootstrap
-from glimpse.bench.timing import interleave
+from glimpse.bench.timing import interleave, ratios
 
 PARAMS = {"temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 5, "ignore_eos": True}
 ENTROPY = "entropy"
@@ -40,11 +42,12 @@ def arms_of(llm: LLM, drafter: str, lengths: Sequence[int]) -> dict[str, LLM]:
     return {**fixed, ENTROPY: llm.variant(drafter=drafter, pacer="entropy", draft_tokens=None)}
 
 
-def one_prompt(engines: dict[str, LLM], ids: list[int], settings: dict) -> dict:
+def one_prompt(engines: dict[str, LLM], ids: list[int], settings: dict, facts: dict) -> dict:
+    """All arms in turn; `facts` say what the prompt was."""
     runs = {name: (lambda llm=llm: speeds(llm, ids, settings["tokens"])) for name, llm in engines.items()}
     found = interleave(runs, settings["rounds"], warm_up=0)
     texts = {tuple(run.pop("token_ids")) for each in found.values() for run in each}
-    return {"arms": found, "texts": len(texts)}
+    return {**facts, "arms": found, "texts": len(texts)}
 
 
 def measure(bench: Bench, drafter: str, length: int) -> list[dict]:
@@ -58,9 +61,9 @@ def measure(bench: Bench, drafter: str, length: int) -> list[dict]:
             with bench.llm.pinned(passage.ids) as ids:
                 if not engines:
                     engines = arms_of(bench.llm, drafter, settings["fixed"])
-                    one_prompt(engines, ids, {**settings, "rounds": 1})  # warm-up: kernels, start values of the step costs
-                bench.cell(name, lambda: {"drafter": drafter, "prompt": length, "digest": passage.digest,
-                                          **one_prompt(engines, ids, settings)})  # fmt: skip
+                    one_prompt(engines, ids, {**settings, "rounds": 1}, {})  # warms up kernels and step costs
+                facts = {"drafter": drafter, "prompt": length, "digest": passage.digest}
+                bench.cell(name, partial(one_prompt, engines, ids, settings, facts))
         cells.append(bench.recorded(name))
     return cells
 
@@ -81,12 +84,13 @@ def against_best(cells: Sequence[dict]) -> list[list[float]]:
     found = []
     for own, other in (halves, halves[::-1]):
         rival = best_fixed(other)
-        found += [
-            [mine["tokens_per_s"] / its["tokens_per_s"] for mine, its in zip(cell["arms"][ENTROPY], cell["arms"][rival],
-                                                                             strict=True)]
-            for cell in own
-        ]  # fmt: skip
+        found += [over(cell, ENTROPY, rival) for cell in own]
     return found
+
+
+def over(cell: dict, arm: str, other: str) -> list[float]:
+    """How much faster one arm was than another, round by round."""
+    return ratios(*([run["tokens_per_s"] for run in cell["arms"][name]] for name in (arm, other)))
 
 
 def pooled_median(groups: Sequence[Sequence[float]]) -> float:
@@ -97,10 +101,7 @@ def rows(cells: list[dict]) -> list[list[str]]:
     """Each arm over plain decoding, with the interval over prompts."""
     table = []
     for arm in cells[0]["arms"]:
-        groups = [
-            [a["tokens_per_s"] / b["tokens_per_s"] for a, b in zip(cell["arms"][arm], cell["arms"]["fixed 0"], strict=True)]
-            for cell in cells
-        ]
+        groups = [over(cell, arm, "fixed 0") for cell in cells]
         low, high = bootstrap(groups, pooled_median)
         drafted = median(run["mean_drafted"] for cell in cells for run in cell["arms"][arm])
         table.append([arm, f"{speed(cells, arm):.2f}", f"{pooled_median(groups):.2f}", f"{low:.2f} to {high:.2f}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -26,8 +27,8 @@ MODES = {
 }
 
 
-def rounds_of(llm: LLM, ids: list[int], mode: str, tokens: int) -> dict:
-    """Accepted drafts of every round that drafted GAMMA tokens, over about `tokens` tokens."""
+def rounds_of(llm: LLM, ids: list[int], mode: str, tokens: int, facts: dict) -> dict:
+    """Accepted drafts of every round that drafted GAMMA tokens, over about `tokens` tokens, beside `facts`."""
     given = {name: value for name, value in MODES[mode].as_dict().items() if value is not None}
     most = tokens + GAMMA + 1
     accepted, written, output = [], 0, None
@@ -39,7 +40,7 @@ def rounds_of(llm: LLM, ids: list[int], mode: str, tokens: int) -> dict:
     full = output.speculation.draft_lengths[GAMMA] if output else 0
     if full != len(accepted):
         raise GlimpseError(f"{full} rounds drafted {GAMMA} tokens, but {len(accepted)} were expected to")
-    return {"accepted": accepted, "distinct_4grams": distinct_share(output.token_ids)}
+    return {**facts, "accepted": accepted, "distinct_4grams": distinct_share(output.token_ids)}
 
 
 def mean_accepted(groups: Sequence[Sequence[int]]) -> float:
@@ -59,7 +60,8 @@ def conditional(groups: Sequence[Sequence[int]]) -> list[float | None]:
 
 def sparse(llm: LLM, budget: RecallBudget) -> LLM:
     """The sparse drafter with every field of its budget chosen; `EngineOptions` has only share and floor."""
-    arm = llm.variant(drafter="sparse", pacer="fixed", draft_tokens=GAMMA, budget=budget.share, budget_floor=budget.floor)
+    chosen = {"budget": budget.share, "budget_floor": budget.floor}
+    arm = llm.variant(drafter="sparse", pacer="fixed", draft_tokens=GAMMA, **chosen)
     parts_of(arm).drafter._budget = budget
     return arm
 
@@ -72,11 +74,11 @@ def measure(bench: Bench, budgets: dict[str, RecallBudget], modes: Sequence[str]
         names = {key: f"{index} {key[0]} {key[1]}" for key in found}
         if not bench.known(names.values()):
             passage = bench.passages(settings["prompt"], settings["passages"])[index]
-            fixed = {"book": passage.book, "start": passage.start, "digest": passage.digest}
+            facts = {"book": passage.book, "start": passage.start, "digest": passage.digest}
             with bench.llm.pinned(passage.ids) as ids:
                 for (budget, mode), name in names.items():
                     arm = sparse(bench.llm, budgets[budget])
-                    bench.cell(name, lambda a=arm, m=mode: {**fixed, **rounds_of(a, ids, m, settings["tokens"])})
+                    bench.cell(name, partial(rounds_of, arm, ids, mode, settings["tokens"], facts))
         for key, name in names.items():
             found[key].append(bench.recorded(name))
     return found
@@ -85,7 +87,7 @@ def measure(bench: Bench, budgets: dict[str, RecallBudget], modes: Sequence[str]
 def row(runs: list[dict]) -> list[str]:
     groups = [run["accepted"] for run in runs]
     low, high = bootstrap(groups, mean_accepted)
-    shares = " ".join("-" if share is None else f".{round(100 * min(share, 0.99)):02d}" for share in conditional(groups))
+    shares = " ".join("-" if share is None else f"{share:.2f}" for share in conditional(groups))
     distinct = sum(run["distinct_4grams"] for run in runs) / len(runs)
     rounds = sum(map(len, groups))
     return [f"{mean_accepted(groups):.2f}", f"{low:.2f} to {high:.2f}", shares, f"{distinct:.0%}", f"{rounds}"]

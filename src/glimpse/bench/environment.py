@@ -67,7 +67,8 @@ def _git(root: Path, *arguments: str) -> str:
     except OSError as error:
         raise GlimpseError(f"benchmarks record the commit they run on, but git cannot be run: {error}") from error
     if done.returncode:
-        raise GlimpseError(f"benchmarks record the commit they run on; {root} is no git checkout: {done.stderr.strip()}")
+        reason = done.stderr.strip()
+        raise GlimpseError(f"benchmarks record the commit they run on; {root} is no git checkout: {reason}")
     return done.stdout
 
 

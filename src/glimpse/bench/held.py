@@ -40,7 +40,13 @@ class Held:
         self.parts.rows.close(self._slot)
 
     def forward(
-        self, start: int, count: int, *, outputs: int | None = None, importance: int = 0, recalled: RecallSet | None = None
+        self,
+        start: int,
+        count: int,
+        *,
+        outputs: int | None = None,
+        importance: int = 0,
+        recalled: RecallSet | None = None,
     ) -> ForwardResult:
         """Feeds tokens `start` up to `start + count`; logits of the last `outputs` of them (all, if not said)."""
         wanted = count if outputs is None else outputs

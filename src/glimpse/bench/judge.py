@@ -32,7 +32,9 @@ def rounding_limit(llm: LLM, ids: Sequence[int], width: int = 17) -> float:
     return SLACK * float((singles - together).abs().max())
 
 
-def margin(llm: LLM, prompt: Sequence[int], plain: Sequence[int], position: int, other: int, params: SamplingParams) -> float:
+def margin(
+    llm: LLM, prompt: Sequence[int], plain: Sequence[int], position: int, other: int, params: SamplingParams
+) -> float:
     """How far the plain path was, at `position` of its output `plain`, from picking `other` instead."""
     before = list(plain[:position])
     with held(llm, [*prompt, *before]) as text:
@@ -42,7 +44,14 @@ def margin(llm: LLM, prompt: Sequence[int], plain: Sequence[int], position: int,
 
 
 def distance(
-    logits: Tensor, prompt: Sequence[int], before: Sequence[int], mine: int, other: int, params: ResolvedParams, *, vocab: int
+    logits: Tensor,
+    prompt: Sequence[int],
+    before: Sequence[int],
+    mine: int,
+    other: int,
+    params: ResolvedParams,
+    *,
+    vocab: int,
 ) -> float:
     """The same from logits [1, V] after `prompt` and the output `before`; `mine` was picked."""
     untruncated = replace(params, top_k=0, top_p=1.0, min_p=0.0, temperature=params.temperature or 1.0)

@@ -48,7 +48,7 @@ class Target:
 
     @property
     def shortfall(self) -> str:
-        """By how much the value misses the target, in percent of it (in plain numbers where it is 0); "" if it is met."""
+        """By how much the value misses the target, in percent of it (as it is where that is 0); "" if it is met."""
         if self.ok:
             return ""
         _, limit = self._parts()
@@ -212,8 +212,7 @@ def _target(entry: object) -> Target:
     value = math.nan if entry["value"] is None else float(entry["value"])
     target = Target(entry["what"], entry["target"], value, str(entry.get("note", "")))
     if target.ok != entry["ok"]:
-        raise GlimpseError(f"target {target.what!r}: {value:g} is {target.target} is {target.ok}, but the file says ok: "
-                           f"{entry['ok']}")  # fmt: skip
+        raise GlimpseError(f"target {target.what!r}: {value:g} {target.target} is {target.ok}, not {entry['ok']}")
     if not target.ok and not target.note:
         raise GlimpseError(f"target {target.what!r} falls short but has no note saying by how much and why")
     return target
@@ -223,7 +222,7 @@ def _table(entry: object) -> Table:
     _check(entry, {"title": str, "columns": list, "rows": list}, "a table")
     assert isinstance(entry, dict)
     if any(len(row) != len(entry["columns"]) for row in entry["rows"]):
-        raise GlimpseError(f"table {entry['title']!r}: a row has not one cell for each of {len(entry['columns'])} columns")
+        raise GlimpseError(f"table {entry['title']!r}: a row has not one cell a column ({len(entry['columns'])})")
     return Table(**entry)
 
 

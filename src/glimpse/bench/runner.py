@@ -137,7 +137,8 @@ def _options(suite: Suite, root: Path, arguments: Sequence[str] | None) -> argpa
     add_options(parser, root)
     options = parser.parse_args(arguments)
     if options.out is None:
-        options.out = Path(tempfile.gettempdir()) / "glimpse-quick" if options.quick else root / "benchmarks" / "results"
+        scratch = Path(tempfile.gettempdir()) / "glimpse-quick"
+        options.out = scratch if options.quick else root / "benchmarks" / "results"
     return options
 
 

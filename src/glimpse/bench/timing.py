@@ -13,7 +13,7 @@ def interleave(arms: Mapping[str, Callable[[], Value]], rounds: int, *, warm_up:
     """Runs every arm once a round, in turn, the order reversed in every other round; `warm_up` rounds do not count."""
     values: dict[str, list[Value]] = {name: [] for name in arms}
     for turn in range(-warm_up, rounds):
-        for name in list(arms) if turn % 2 == 0 else list(reversed(arms)):
+        for name in list(arms)[:: 1 if turn % 2 == 0 else -1]:
             value = arms[name]()
             if turn >= 0:
                 values[name].append(value)

@@ -75,20 +75,22 @@ class Twin:
 
 
 def _from_folder(path: Path) -> Any:
-    from transformers import AutoModelForCausalLM
+    import transformers
 
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
+    auto: Any = transformers.AutoModelForCausalLM
+    return auto.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
 
 
 def _from_gguf(path: Path) -> Any:
     """The weights handed over one by one: transformers reads GGUF files only with a package that nothing else needs."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    import transformers
 
+    auto: Any = transformers.AutoModelForCausalLM
     file = open_gguf(path)
     spec = spec_from_gguf(file)
     interleaved = {"q_proj": spec.heads, "k_proj": spec.kv_heads} if spec.architecture == "llama" else None
     source = GgufWeights(file, interleaved)
-    model: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(**_config(spec))).float().eval()
+    model: Any = auto.from_config(transformers.AutoConfig.for_model(**_config(spec))).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():  # a tied head is not among them
             parameter.copy_(source.tensor(name))
