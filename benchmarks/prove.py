@@ -17,12 +17,9 @@ SUITES = ("cpu_speed", "laws", "end_to_end", "pacer", "sparse_acceptance", "equa
 
 
 def finished(folder: Path) -> set[str]:
-    """Suites whose result is of exactly this code."""
-    head, dirty = environment.commit(ROOT)
-    if dirty:
-        return set()
-    return {result.suite for result in read_results(folder)
-            if result.commit == head and not result.dirty and not result.quick}  # fmt: skip
+    """Suites whose result is of exactly this code, be it of an earlier commit."""
+    whole = [result for result in read_results(folder) if not result.dirty and not result.quick]
+    return {result.suite for result in whole if environment.is_code_of(ROOT, result.commit)}
 
 
 def command(suite: str, options: argparse.Namespace) -> list[str]:
@@ -39,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     failed = []
     for suite in options.only or SUITES:
         if suite in done:
-            print(f"{suite}: already measured with this commit (--fresh measures again)", file=sys.stderr)
+            print(f"{suite}: already measured with this code (--fresh measures again)", file=sys.stderr)
             continue
         code = subprocess.run(command(suite, options), cwd=ROOT, check=False).returncode
         if code == 130:

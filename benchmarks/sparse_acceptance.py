@@ -121,7 +121,7 @@ def sweep(bench: Bench) -> Findings:
 SUITE = Suite(
     name="sparse_acceptance",
     summary=__doc__.splitlines()[0],
-    settings={"prompt": 7000, "passages": 16, "tokens": 64, "budget": 0.1, "modes": list(MODES)},
+    settings={"prompt": 7000, "passages": 16, "tokens": 128, "budget": 0.1, "modes": list(MODES)},
     quick={"prompt": 600, "passages": 2, "tokens": 12},
     body=body,
 )

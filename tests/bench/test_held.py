@@ -1,12 +1,12 @@
 """Forwards over a held text give what generation gives, and leave nothing behind."""
 
 import torch
+from tests.tiny import write_tiny_checkpoint
 
 from glimpse import LLM, SamplingParams
 from glimpse.bench.held import held, parts_of
 from glimpse.bench.judge import margin, rounding_limit
 from glimpse.cache.recall import RecallBudget
-from tests.tiny import write_tiny_checkpoint
 
 
 def plain(tmp_path):

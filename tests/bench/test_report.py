@@ -1,10 +1,10 @@
 """Tables, and the README's part between the markers."""
 
 import pytest
+from tests.bench.test_results_form import result
 
 from glimpse.bench.report import BEGIN, END, has_markers, markdown_table, plain_table, reasons, render, with_block
 from glimpse.errors import GlimpseError
-from tests.bench.test_results_form import result
 
 
 def test_render_shows_every_target_and_why_it_falls_short():

@@ -91,3 +91,15 @@ def test_results_and_readme_do_not_make_a_checkout_dirty(root):
 def test_without_git_the_error_says_so(tmp_path):
     with pytest.raises(GlimpseError, match="no git checkout"):
         environment.commit(tmp_path)
+
+
+def test_code_of_an_earlier_commit_is_known_again(root):
+    head = environment.commit(root)[0]
+    (root / "README.md").write_text("new")
+    assert environment.is_code_of(root, head)
+    (root / "src" / "more.py").write_text("")
+    assert not environment.is_code_of(root, head)
+    (root / "src" / "more.py").unlink()
+    (root / "src" / "code.py").write_text("x = 3\n")
+    assert not environment.is_code_of(root, head)
+    assert not environment.is_code_of(root, "0" * 40)

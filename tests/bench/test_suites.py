@@ -1,12 +1,12 @@
 """Every suite runs through in its smoke size, on a tiny model and a little text, and shows what holds for any model."""
 
 import pytest
-
 from benchmarks import cpu_speed, end_to_end, equality, laws, pacer, prove, sparse_acceptance
+from tests.tiny import write_tiny_checkpoint
+
 from glimpse.bench import memory
 from glimpse.bench.results import read_result
 from glimpse.bench.runner import main
-from tests.tiny import write_tiny_checkpoint
 
 MUST_HOLD = "== 0"
 """Targets that hold for any model and machine; speeds and acceptance need the real ones."""

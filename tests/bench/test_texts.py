@@ -1,10 +1,10 @@
 """Prompts from books and from what Python ships."""
 
 import pytest
+from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench.texts import NoText, default_folder, everyday_prompts, manual, passages
 from glimpse.model.tokenizer import load_tokenizer
-from tests.tiny import write_tiny_checkpoint
 
 
 @pytest.fixture(scope="module")

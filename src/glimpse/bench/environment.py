@@ -48,6 +48,13 @@ def commit(root: Path) -> tuple[str, bool]:
     return head, bool(changed.strip())
 
 
+def is_code_of(root: Path, head: str) -> bool:
+    """Whether the code in `root` is, file for file, that of an earlier commit; False where git does not know it."""
+    new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *CODE, ":(exclude)benchmarks/results")
+    command = ["git", "-C", str(root), "diff", "--quiet", head, "--", *CODE, ":(exclude)benchmarks/results"]
+    return not new.strip() and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def code_digest(root: Path) -> str:
     """A digest of the source files, which tells whether measurements of an interrupted run may be kept."""
     files = [path for name in CODE for path in _files(root / name)]
