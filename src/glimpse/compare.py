@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from glimpse.engine.judge import margin
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Request
@@ -38,3 +40,8 @@ def divergence_margin(
         return None
     rivals = (baseline.token_ids[place], speculative.token_ids[place])
     return margin(plain, request.prompt, request.params, list(baseline.token_ids[:place]), rivals)
+
+
+def with_prefill(output: GenerationOutput, seconds: float) -> GenerationOutput:
+    """The output with the time that reading its prompt took for all runs together: each alone would have spent it."""
+    return replace(output, timing=replace(output.timing, prefill_s=output.timing.prefill_s + seconds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,8 +13,8 @@ from typing import Any
 
 import torch
 
-from glimpse.compare import divergence_margin, predicted_speedup
-from glimpse.engine.build import build_engine
+from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
+from glimpse.engine.build import build_engine, check_names
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
@@ -64,18 +65,20 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
+        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
+        check_names(options)
         _check_device(device)
         if threads is not None:
             torch.set_num_threads(_at_least_one("threads", threads))
         hear = progress or _silent
         checkpoint = load_checkpoint(
-            resolve_model(model, progress=lambda done, total: hear("download", done, total)),
+            resolve_model(model),
             dtype=_dtype(dtype),
             device="cpu",
             progress=lambda done, total: hear("weights", done, total),
         )
         loaded = load(checkpoint, max_context, _at_least_one("max_batch_size", max_batch_size))
-        self._set_up(loaded, EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor), seed, hear)
+        self._set_up(loaded, options, seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
         self._loaded, self._seed, self._progress = loaded, seed, progress
@@ -165,14 +168,16 @@ class LLM:
         settled = self._settled(replace(params or SamplingParams(), n=1))
         speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
+        begun = time.perf_counter()
         with self.pinned(prompt) as ids:
+            shared = time.perf_counter() - begun
             for turn in range(2 * max(1, pairs)):
                 chunks = (plain if turn % 2 else self).stream(ids, settled)
                 for chunk in chunks:
                     if on_chunk and turn == 0:
                         on_chunk(chunk)
                     if chunk.output:
-                        outputs.append(chunk.output)
+                        outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         speeds = [output.timing.tokens_per_s for output in outputs]
         rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 from fake_llm import WORDS, FakeLLM
-from glimpse.outputs import Comparison
 
 from glimpse.cli import demo_text
+from glimpse.outputs import Comparison
 
 TEXT = "".join(WORDS)
 
@@ -76,7 +76,9 @@ def test_the_demo_text_is_real_long_and_within_its_tokens(glimpse):
     assert ran.code == 0
     [prompt] = ran.llm.prompts
     assert 0.9 * demo_text.TOKENS < len(prompt) <= demo_text.TOKENS
-    assert ran.llm.params[0].max_tokens == demo_text.MAX_TOKENS
+    params = ran.llm.params[0]
+    assert {name: getattr(params, name) for name in demo_text.SAMPLING} == demo_text.SAMPLING
+    assert glimpse("compare", "--demo", "--temperature", "0").llm.params[0].temperature == 0
 
 
 def test_the_demo_takes_another_question_and_no_other_text(glimpse):

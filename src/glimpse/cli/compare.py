@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from glimpse.cli import _session, demo_text, jsonout, prompts, report, verdict
 from glimpse.cli.failures import DONE, INTERRUPTED, complain
-from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions, option
+from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions, given, option
 from glimpse.cli.progress import Bars
 from glimpse.cli.sampling_options import SamplingOptions
 from glimpse.cli.writer import DRAFTED, Writer
@@ -42,8 +42,8 @@ def compare(
         raise ArgumentError(f"compare decodes one text both ways: --n {sampling.n} must be 1")
     if demo.demo and prompt.prompt_file is not None:
         raise ArgumentError("--demo brings its own text: leave out --prompt-file (--prompt may ask another question)")
-    if demo.demo and sampling.max_tokens is None:
-        sampling = replace(sampling, max_tokens=demo_text.MAX_TOKENS)
+    if demo.demo:
+        sampling = replace(sampling, **{**demo_text.SAMPLING, **given(sampling)})
     text = None if demo.demo else prompts.read(prompt)
     params = sampling.params()
     with (

@@ -9,7 +9,8 @@ QUESTION = (
     "its context manager must provide."
 )
 TOKENS = 4_000
-MAX_TOKENS = 128
+SAMPLING = {"max_tokens": 128, "temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 1}
+"""What the demo samples with where nothing else is asked: the settings of the published figures."""
 
 _TOPICS = ("with", "context-managers", "try", "exceptions", "raise", "compound", "for", "while", "function", "class")
 """What the question is about comes first; the rest is of the same book."""

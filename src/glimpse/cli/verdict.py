@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from glimpse.outputs import Comparison
 
 _WORTH_IT = 1.1
-"""A speedup from which on nobody asks why it is so small."""
+"""A predicted speedup from which on nobody asks why it is so small; a measured one may be the machine's unrest."""
 
 
 def of_comparison(comparison: Comparison, llm: Model) -> list[RenderableType]:
@@ -56,7 +56,8 @@ def sparse_note(comparison: Comparison, llm: Model) -> str | None:
     A draft step costs (W + budget K) / (W + K) of a plain one (DESIGN section 5): it reads all weights, and a share of
     the cache.
     """
-    if comparison.speculative.speculation.drafter != "sparse" or (comparison.speedup or 0) >= _WORTH_IT:
+    expected = comparison.predicted_speedup or comparison.speedup or 0
+    if comparison.speculative.speculation.drafter != "sparse" or expected >= _WORTH_IT:
         return None
     import torch
 
@@ -68,9 +69,9 @@ def sparse_note(comparison: Comparison, llm: Model) -> str | None:
         return None
     cost = (weights + float(llm.settings["budget"]) * cache) / (weights + cache)
     return (
-        f"The sparse drafter cannot pay here: a plain step reads {_size(weights)} of weights and {_size(cache)} of "
-        "cache, so a draft step, which spares most of the cache but none of the weights, still costs "
-        f"{cost:.2f} of a plain step. "
+        f"By its bytes the sparse drafter cannot pay here: a plain step reads {_size(weights)} of weights and "
+        f"{_size(cache)} of cache, so a draft step, which spares most of the cache but none of the weights, still "
+        f"costs {cost:.2f} of a plain step. "
         f"{_where_it_pays(weights, cache, per_token, int(llm.settings['context_length']))} "
         "On this text and device, try --drafter lookup: its drafts need no forward pass."
     )

@@ -18,6 +18,13 @@ from glimpse.pacing.pacer import PaceContext
 from glimpse.sampling.pipeline import Sampler
 
 
+def check_names(options: EngineOptions) -> None:
+    """Raises ArgumentError for a drafter, pacer or acceptance rule that nobody offers, before anything is loaded."""
+    DRAFTERS.get(options.drafter)
+    PACERS.get(options.pacer)
+    acceptance.resolve(options.acceptance)
+
+
 def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
     """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together."""
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder

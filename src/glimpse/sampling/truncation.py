@@ -23,7 +23,7 @@ _FIRST_WIDTH = 128
 """Ranked tokens at the first try where no top_k says how many are needed."""
 _MARGIN = 14
 """Ranked tokens past top_k, so that a tie at its boundary seldom needs a second try."""
-_GROWTH = 8
+_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,10 @@ def _mass(scores: Tensor, peak: Tensor, cuts: Cuts) -> Tensor:
     rows = wanted.nonzero().squeeze(1)
     if rows.numel():
         exponents = (scores[rows] - peak[rows]) / cuts.temperature[rows].to(scores.dtype).unsqueeze(1)
-        weights = exponents.exp().masked_fill_(exponents < cuts.log_min_p[rows].unsqueeze(1), 0.0)
+        weights = exponents.exp()
+        limits = cuts.log_min_p[rows].unsqueeze(1)
+        if bool((limits > -torch.inf).any()):
+            weights.masked_fill_(exponents < limits, 0.0)
         mass[rows] = weights.sum(dim=1, keepdim=True, dtype=torch.float64)
     return mass
 
