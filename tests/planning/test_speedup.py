@@ -26,7 +26,7 @@ TABLE = {
     8: (".17", "1.88@5", "2.12@6", "2.46@8", "3.06@12"),
     16: (".12", "2.14@5", "2.46@7", "2.93@9", "3.77@14"),
 }
-"""r: c, then speedup@length at a constant acceptance of .80, .85, .90 and .95; rho = 7%, a verification costs 1.1 steps.
+"""r: c, then speedup@length at acceptances of .80, .85, .90 and .95; rho = 7%, a verification costs 1.1 plain steps.
 
 The source prints c = .13 for r = 16; its speedups there follow from 2.12 / 17 = .1247.
 """

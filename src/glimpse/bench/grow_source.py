@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glimpse.model.checkpoint import generation_defaults, with_eos
+from glimpse.model.checkpoint import with_eos
 from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
+from glimpse.model.hf_checkpoint import generation_defaults
 from glimpse.model.hf_config import as_ids, read_config, spec_from_config
 from glimpse.model.spec import DecoderSpec
 from glimpse.model.tokenizer import Tokenizer, load_tokenizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import RenderableType
@@ -31,7 +31,8 @@ class PlanOptions:
         str, option(_PANEL, "demo, a folder with a config.json, or a GGUF file. Default: demo.", "--model", "-m")
     ] = "demo"
     context: Annotated[
-        int | None, option(_PANEL, "Tokens in the cache of every row. Default: what the checkpoint allows.", "--context")
+        int | None,
+        option(_PANEL, "Tokens in the cache of every row. Default: what the checkpoint allows.", "--context"),
     ] = None
     batch: Annotated[int | None, option(_PANEL, "Requests that decode together. Default: 1.", "--batch")] = None
     device: Annotated[
@@ -119,6 +120,8 @@ def _costs(plan: Plan) -> Table:
     table.add_column(justify="right")
     table.add_column(style="dim")
     memory, rows = plan.memory, plan.setting.batch
+    kind = "a plain step, as measured" if plan.measured else "floor of a plain step"
+    begin = "" if plan.measured else " (not counted without a calibration)"
     even = "never" if plan.break_even is None else f"{plan.break_even:.3f}"
     for what, value, meaning in (
         ("W", _bytes(plan.weights), "weights a step reads"),
@@ -126,8 +129,9 @@ def _costs(plan: Plan) -> Table:
         ("r", f"{plan.r:.2f}", "K / W"),
         ("rho", f"{plan.share:.1%}", "share of the cache a sparse draft step reads"),
         ("c", f"{plan.c:.3f}", f"cost of a sparse draft step, in plain steps ({plan.c_bytes:.3f} by bytes alone)"),
+        ("begin", f"{plan.begin:.3f}", "cost of choosing the recall sets, once a round" + begin),
         ("v(8)", f"{plan.verify_8:.3f}", "cost of verifying 8 drafts, in plain steps"),
-        ("plain", f"{plan.plain_seconds * 1e3:.2f} ms", f"floor of a plain step: {rows / plan.plain_seconds:,.0f} tokens/s"),
+        ("plain", f"{plan.plain_seconds * 1e3:.2f} ms", f"{kind}: {rows / plan.plain_seconds:,.0f} tokens/s"),
         ("break-even", even, "acceptance from which sparse drafts pay"),
         ("memory", _bytes(memory.weights + memory.cache), _fitting(plan)),
     ):  # fmt: skip
@@ -175,7 +179,8 @@ def _as_json(model: str, plan: Plan, advice: Advice) -> dict[str, Any]:
         "context_limit": setting.spec.context_length,
         "batch": setting.batch,
         "dtype": str(setting.dtype).removeprefix("torch."),
-        "device": asdict(setting.device),
+        "device": asdict(replace(setting.device, measured=None)),
+        "measured": plan.measured,
         "budget": asdict(setting.budget),
         "weight_bytes": plan.weights,
         "cache_bytes": plan.cache,
@@ -183,6 +188,7 @@ def _as_json(model: str, plan: Plan, advice: Advice) -> dict[str, Any]:
         "rho": plan.share,
         "c": plan.c,
         "c_bytes": plan.c_bytes,
+        "begin": plan.begin,
         "plain_seconds": plan.plain_seconds,
         "verify_cost": {str(drafted): plan.verify(drafted) for drafted in (1, 2, 4, 8, 16)},
         "break_even_acceptance": plan.break_even,

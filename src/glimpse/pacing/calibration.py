@@ -13,6 +13,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,9 @@ class Calibration:
 
     def as_json(self) -> dict[str, Any]:
         """The object that is written."""
-        value = asdict(self) | {"glimpse_calibration": VERSION}
-        value["seconds_per"] = dict(zip(FEATURES, value.pop("coefficients"), strict=True))
+        value = {"glimpse_calibration": VERSION} | asdict(self)
+        del value["points"], value["coefficients"]
+        value["seconds_per"] = dict(zip(FEATURES, self.coefficients, strict=True))
         value["points"] = [
             dict(zip(FEATURES[1:], point.load, strict=True))
             | {"seconds": point.seconds, "predicted": point.predicted, "error": round(point.error, 4)}
@@ -105,7 +107,8 @@ def write(calibration: Calibration) -> Path:
         part.write_text(json.dumps(calibration.as_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise GlimpseError(f"cannot write the calibration to {path}: {error.strerror or error}") from error
     return path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glimpse.planning.plan import Plan
-from glimpse.planning.speedup import Acceptance, best_length
+from glimpse.planning.speedup import Acceptance
 
 TYPICAL = Acceptance(0.94, 0.86)
 """Sparse drafts of the demo model, T=0.7, 512 of 7,000 positions (DESIGN section 4, "Recall")."""
@@ -26,7 +26,7 @@ class Advice:
 
 def advise(plan: Plan) -> Advice:
     """Sparse drafts where the cache dominates a step, lookup where verifying is cheap, else none."""
-    typical = best_length(TYPICAL, plan.c, plan.verify)
+    typical = plan.sparse(TYPICAL)
     if typical.speedup >= WORTH:
         return Advice("sparse", _sparse(plan, typical.drafted, typical.speedup))
     if plan.verify_8 <= LOOKUP_WIDTH:
@@ -36,30 +36,30 @@ def advise(plan: Plan) -> Advice:
 
 def _sparse(plan: Plan, drafted: int, speedup: float) -> str:
     return (
-        f"the cache is {plan.r:.1f} times the weights a step reads, so a draft step over {plan.share:.0%} of it costs "
-        f"{plan.c:.2f} of a plain step. At the acceptance measured on book text ({TYPICAL.first:g} falling to "
-        f"{TYPICAL.last:g}) drafts of {drafted} give {speedup:.2f}x; it pays from an acceptance of "
-        f"{plan.break_even or 1:.2f} on."
+        f"the cache is {plan.r:.1f} times the weights that a step reads, and a draft step over {plan.share:.0%} of it "
+        f"costs {plan.c:.2f} of a plain step. At the acceptance measured on book text ({TYPICAL.first:g} falling to "
+        f"{TYPICAL.last:g}) drafts of {drafted} give {speedup:.2f}x; {_break_even(plan)}."
     )
 
 
 def _lookup(plan: Plan) -> str:
+    needed = max(plan.verify_8 - 1, 0)
     return (
-        f"the weights dominate a step (the cache is {plan.r:.2f} times as much), so a draft step over part of the cache "
-        f"still costs {plan.c:.2f} of a plain step: {_break_even(plan)}. Verifying 8 looked-up tokens costs "
-        f"{plan.verify_8:.2f} plain steps, so lookup pays wherever more than {max(plan.verify_8 - 1, 0):.1f} of 8 are "
-        f"accepted: text that repeats its prompt (documents, code, edits)."
+        f"a draft step over {plan.share:.0%} of the cache still costs {plan.c:.2f} of a plain step, for it reads all "
+        f"the weights (the cache is {plan.r:.2f} times as much): {_break_even(plan)}. Verifying 8 looked-up tokens "
+        f"costs {plan.verify_8:.2f} plain steps, so lookup pays where more than {needed:.1f} of 8 are accepted: text "
+        "that repeats its prompt or itself (documents, code, edits)."
     )
 
 
 def _none(plan: Plan) -> str:
     return (
         f"the device is busy computing already: verifying 8 drafts costs {plan.verify_8:.2f} plain steps, and a sparse "
-        f"draft step {plan.c:.2f} ({_break_even(plan)}). Drafting would slow this batch down; a smaller one has room."
+        f"draft step {plan.c:.2f}; {_break_even(plan)}. Drafting would slow this batch down; a smaller one has room."
     )
 
 
 def _break_even(plan: Plan) -> str:
     if plan.break_even is None:
         return "sparse drafts never pay here"
-    return f"sparse drafts pay only from an acceptance of {plan.break_even:.2f} on"
+    return f"sparse drafts pay from an acceptance of {plan.break_even:.2f} on"

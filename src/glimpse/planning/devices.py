@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glimpse.errors import ArgumentError
+from glimpse.pacing.calibration import Calibration, CalibrationError, read
 
 GB = 10**9
 TERA = 10**12
 REACHED_BANDWIDTH, REACHED_RATE = 0.9, 0.79
-"""Shares of the data sheet's figures that a large copy and a large bf16 product reached on an H200: 4.3 of 4.8 TB/s, 780
-of 989 TFLOP/s. Taken for the other devices too."""
+"""Shares of the data sheet's figures that a large copy and a large bf16 product reached on an H200.
+
+4.3 of 4.8 TB/s and 780 of 989 TFLOP/s; taken for the other GPUs too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class Device:
     """Where the figures come from."""
     dtype: str = "bfloat16"
     """What `rate` is for, and what the engine uses there unless told otherwise."""
+    measured: Calibration | None = None
+    """What steps cost there, where that was measured: it is used for the model it was measured with."""
 
 
 def _sheet(name: str, terabytes: float, teraflops: float, gigabytes: int, sheet: str) -> Device:
@@ -61,11 +66,11 @@ _DEVICES = (
     _sheet("rtx-5090", 1.792, 209.5, 32, "NVIDIA RTX Blackwell white paper, FP32 accumulation"),
     _sheet("rtx-4090", 1.008, 165.2, 24, "NVIDIA Ada white paper, FP32 accumulation"),
     _sheet("rtx-3090", 0.936, 71, 24, "NVIDIA GA102 white paper, FP32 accumulation"),
-    _processor("desktop-ddr5", 89.6, 1.5, "8 cores of 4.5 GHz with AVX2 (32 float32 operations a cycle and core, "
-               "rounded up), 2 channels of DDR5-5600"),
+    _processor("desktop-ddr5", 89.6, 1.15, "8 cores of 4.5 GHz with AVX2 (32 float32 operations a cycle and core), "
+               "2 channels of DDR5-5600"),
     _processor("laptop-ddr4", 51.2, 0.45, "4 cores of 3.5 GHz with AVX2, 2 channels of DDR4-3200"),
-    _processor("server-ddr5", 460.8, 6.0, "96 cores of 2.0 GHz with AVX-512 (32 operations a cycle and core), 12 channels "
-               "of DDR5-4800"),
+    _processor("server-ddr5", 460.8, 6.1, "96 cores of 2.0 GHz, 32 float32 operations a cycle and core, 12 channels of "
+               "DDR5-4800"),
     Device("cpu-2-cores", 17 * GB, 0.06 * TERA, 0, "measured on a shared machine with 2 AVX2 cores (DESIGN section 7)",
            "float32"),
 )  # fmt: skip
@@ -90,11 +95,9 @@ def find_device(name: str) -> Device:
 
 
 def _calibrated(path: Path) -> Device:
-    from glimpse.pacing.calibration import CalibrationError, read
-
     try:
         found = read(path)
     except CalibrationError as error:
         raise ArgumentError(f"{path} is not a calibration that can be used: {error}") from error
     source = f"measured by glimpse calibrate ({path})"
-    return Device(found.device, found.bandwidth, found.rate, found.memory, source, found.dtype)
+    return Device(found.device, found.bandwidth, found.rate, found.memory, source, found.dtype, found)

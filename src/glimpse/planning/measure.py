@@ -74,7 +74,7 @@ def calibrate(loaded: Loaded, effort: Effort | None = None, progress: Progress |
 
 
 def _surface(loaded: Loaded, effort: Effort, progress: Progress) -> list[tuple[StepLoad, float]]:
-    """Every kind of step with its seconds: the lesser of two passes, so that a passing burst of other work is left out."""
+    """Every kind of step with its seconds: the lesser of two passes, so that a burst of other work is left out."""
     cells = _cells(loaded, effort)
     cells += cells[::-1]
     ends = time.perf_counter() + effort.seconds
@@ -109,7 +109,8 @@ def _cells(loaded: Loaded, effort: Effort) -> list[_Cell]:
     most = loaded.context - _room(effort)
     if most < LEAST_CONTEXT:
         raise ArgumentError(
-            f"a context of {loaded.context} is too short to calibrate with; give at least {LEAST_CONTEXT + _room(effort)}"
+            f"a context of {loaded.context} is too short to calibrate with; at least {LEAST_CONTEXT + _room(effort)} "
+            "is needed"
         )
     return [
         _Cell(context, batch, drafts)
@@ -137,9 +138,10 @@ def _measure(loaded: Loaded, cell: _Cell, effort: Effort, until: float) -> list[
             engine.add(request)
             stack.callback(engine.cancel, request)
         # The rows draft in step, so that a commit ends a round of all of them; the first is of the prompts' tails.
-        left = 1 + (effort.rounds if cell.drafts else effort.plain_steps)
-        while left and engine.busy and (time.perf_counter() < until or not engine.parts.costs.steps):
-            left -= bool(engine.step())
+        wanted = 1 + (effort.rounds if cell.drafts else effort.plain_steps)
+        commits = 0
+        while commits < wanted and engine.busy and (commits < 2 or time.perf_counter() < until):
+            commits += bool(engine.step())
     return [(StepLoad(*(round(count) for count in load[1:])), took) for load, took in engine.parts.costs.points()]
 
 

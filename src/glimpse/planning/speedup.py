@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import mul
 
 from glimpse.errors import ArgumentError
 
@@ -38,7 +36,9 @@ class Acceptance:
     def __post_init__(self) -> None:
         for value in (self.first, self.last):
             if not 0 <= value <= 1:
-                raise ArgumentError(f"acceptance {value:g} is not a probability; give 0 to 1, for example 0.9 or 0.94:0.86")
+                raise ArgumentError(
+                    f"acceptance {value:g} is not a probability; give 0 to 1, for example 0.9 or 0.94:0.86"
+                )
 
     def at(self, depth: int) -> float:
         """P(token `depth` of a draft is accepted, given that all before it were); depths count from 1."""
@@ -67,7 +67,11 @@ def draft_cost(r: float, share: float) -> float:
 
 def tokens_per_round(acceptance: Acceptance, drafted: int) -> float:
     """E(g): tokens that a round of `drafted` drafts writes, the target's own one counted."""
-    return 1 + sum(accumulate((acceptance.at(depth) for depth in range(1, drafted + 1)), mul))
+    tokens, reached = 1.0, 1.0
+    for depth in range(1, drafted + 1):
+        reached *= acceptance.at(depth)
+        tokens += reached
+    return tokens
 
 
 def speedup(acceptance: Acceptance, drafted: int, draft: float, verify: Cost) -> float:
