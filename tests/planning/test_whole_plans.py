@@ -55,7 +55,8 @@ def test_the_8b_shape_on_an_h200():
     assert 3.49 <= draft * 1e3 <= 3.7
     assert plan(LARGE, 122_000, 1).r == pytest.approx(1.06, abs=0.01)
     crowded = plan(LARGE, 32768, 16, budget=RecallBudget(share=0.001, floor=512))
-    assert crowded.c == crowded.c_bytes == pytest.approx((1 + crowded.r / 64) / (1 + crowded.r))
+    assert crowded.c_bytes == pytest.approx((1 + crowded.r / 64) / (1 + crowded.r))
+    assert crowded.c == pytest.approx(crowded.c_bytes)
     # The ceiling that DESIGN section 8 gives for this cell is about 2.6.
     assert crowded.best[0][1].speedup == pytest.approx(2.6, abs=0.15)
 
