@@ -97,10 +97,12 @@ def _placed_rope(source: RopeSpec, head_dim: int) -> RopeSpec:
 class Copies:
     """For each of a twin's heads or MLP units: which of the source's it copies, and how much of it is written.
 
-    `write` is 1 for the real one, 1 and -1 for two that cancel, 0 for a silent one.
+    `write` is 1 for the real one, 1 and -1 for two that cancel, 0 for a silent one. `read` is 0 where a silent head
+    asks nothing: it looks everywhere alike, so the importance of its group keeps the order that the others gave it.
     """
 
     source: tuple[int, ...]
+    read: tuple[int, ...]
     write: tuple[int, ...]
     real: tuple[int, ...]
     """Where each of the source's is found."""
@@ -148,6 +150,7 @@ def _plan_heads(source: DecoderSpec, twin: DecoderSpec) -> tuple[Copies, tuple[i
     kv_heads = [group for group in range(source.kv_heads) for _ in range(shares)]
     kv_heads += [index % source.kv_heads for index in range(twin.kv_heads - len(kv_heads))]
     copied: list[int] = []
+    read: list[int] = []
     write: list[int] = []
     real: dict[int, int] = {}
     for index, group in enumerate(kv_heads):
@@ -156,15 +159,22 @@ def _plan_heads(source: DecoderSpec, twin: DecoderSpec) -> tuple[Copies, tuple[i
         placed = members[share * room : (share + 1) * room] if index < shares * source.kv_heads else []
         real |= {head: len(copied) + place for place, head in enumerate(placed)}
         extra, signs = _extras(placed or members, room - len(placed))
+        # A silent head looks where a head that was parted from the group looks: its recall set stays the source's.
+        parted = [head for head in members if placed and head not in placed]
+        if parted and 0 in signs:
+            extra[signs.index(0)] = parted[0]
         copied += placed + extra
+        read += [1] * len(placed) + [int(bool(sign or parted)) for sign in signs]
         write += [1] * len(placed) + signs
-    return Copies(tuple(copied), tuple(write), tuple(real[head] for head in range(source.heads))), tuple(kv_heads)
+    places = tuple(real[head] for head in range(source.heads))
+    return Copies(tuple(copied), tuple(read), tuple(write), places), tuple(kv_heads)
 
 
 def _plan_units(source: DecoderSpec, twin: DecoderSpec) -> Copies:
     units = list(range(source.intermediate_size))
     extra, signs = _extras(units, twin.intermediate_size - len(units))
-    return Copies(tuple(units + extra), tuple([1] * len(units) + signs), tuple(units))
+    read = tuple([1] * twin.intermediate_size)
+    return Copies(tuple(units + extra), read, tuple([1] * len(units) + signs), tuple(units))
 
 
 def _extras(members: list[int], count: int) -> tuple[list[int], list[int]]:

@@ -7,7 +7,7 @@ import re
 import torch
 from torch import Tensor
 
-from glimpse.bench.grow_plan import Copies, GrownShape, plan_twin, twin_spec
+from glimpse.bench.grow_plan import GrownShape, plan_twin, twin_spec
 from glimpse.model.build import EMBEDDING, FINAL_NORM, HEAD
 from glimpse.model.spec import DecoderSpec
 from glimpse.model.weights.source import WeightSource
@@ -115,7 +115,9 @@ class GrownWeights:
         if part in ("self_attn.k_proj", "self_attn.v_proj"):
             spread = self._copied(heads, plan.kv_heads, None)
         else:
-            spread = self._copied(heads, plan.heads.source, _weights_of(plan.heads, part))
+            spread = self._copied(
+                heads, plan.heads.source, plan.heads.write if part == "self_attn.o_proj" else plan.heads.read
+            )
         return spread.flatten(0, 1).mul_(self._head_scale(part))
 
     def _head_scale(self, part: str) -> float:
@@ -173,14 +175,6 @@ def _part(name: str) -> tuple[str, str]:
 
 def _layer(name: str) -> str:
     return name.split(".")[2]
-
-
-def _weights_of(heads: Copies, part: str) -> tuple[int, ...]:
-    """Output projections are signed; a silent head asks nothing either, so it looks everywhere alike.
-
-    That adds a constant to the importance of its group, which so keeps the order that the real heads gave it.
-    """
-    return heads.write if part == "self_attn.o_proj" else tuple(abs(write) for write in heads.write)
 
 
 def _orthonormal(source: int, twin: int, seed: int) -> Tensor:
