@@ -26,8 +26,8 @@ from glimpse.planning import roofs
 from glimpse.sampling.params import SamplingParams
 
 Progress = Callable[[int, int], None]
-CONTEXTS = (256, 1024, 4096, 16384)
-"""Tokens already read; those that fit are measured."""
+CONTEXTS = (192, 768, 3072, 12288)
+"""Tokens already read, cut to what fits. Apart by more than the factor of two within which steps are of one kind."""
 DRAFTS = (0, 1, 3, 7, 15)
 """Draft lengths. 0 is plain decoding; the others give draft steps and a verification each round."""
 LEAST_CONTEXT = 64
