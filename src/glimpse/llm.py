@@ -103,6 +103,11 @@ class LLM:
         return self._loaded.context
 
     @property
+    def loaded(self) -> Loaded:
+        """The checkpoint in memory with its cache, for tools that build engines of their own."""
+        return self._loaded
+
+    @property
     def tokenizer(self) -> Any:
         """The checkpoint's tokenizer."""
         return self._loaded.checkpoint.tokenizer

@@ -42,8 +42,8 @@ class PagePool:
             raise ArgumentError(f"a cache of {pages} pages of {page_size} tokens is empty; both must be at least 1")
         size = (shape.layers, shape.kv_heads, pages * page_size, shape.head_dim)
         self.shape, self.pages, self.page_size = shape, pages, page_size
-        self.keys = torch.zeros(size, dtype=dtype, device=device)
-        self.values = torch.zeros(size, dtype=dtype, device=device)
+        self.keys = torch.empty(size, dtype=dtype, device=device)
+        self.values = torch.empty(size, dtype=dtype, device=device)
         self.promised = 0
         """Pages that living sequences may still take beyond those they hold, in whatever engine."""
         self._references = np.zeros(pages, dtype=np.int32)
