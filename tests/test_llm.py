@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
 
@@ -191,92 +191,6 @@ def test_options_that_leave_no_token_leave_no_row_behind(tiny_folder):
         llm.generate([IDS, IDS[:9]], SamplingParams(max_tokens=3, suppress_tokens=list(range(300))))
     assert llm._loaded.pool.free_pages == llm._loaded.pool.pages
     assert len(llm.generate(IDS, GREEDY)[0].token_ids) == 12
-
-
-def test_compare_of_a_whole_context_in_a_cache_of_one(tiny_folder):
-    """The pinned prompt is part of the request's own pages, so there is room."""
-    result = small(tiny_folder, drafter="sparse").compare(IDS, SamplingParams(temperature=0.0))
-    assert result.identical
-    assert len(result.baseline.token_ids) == 28
-
-
-def test_no_room_beside_a_pinned_prompt_is_an_error(tiny_folder):
-    llm = small(tiny_folder)
-    with llm.pinned(IDS):
-        with pytest.raises(GlimpseError, match="cache"):
-            llm.generate([9] * 100, GREEDY)
-        assert len(llm.generate(IDS, GREEDY)[0].token_ids) == 12
-    assert len(llm.generate([9] * 100, GREEDY)[0].token_ids) == 12
-
-
-def test_variants_share_the_cache_without_overfilling_it(tiny_folder):
-    """Two engines over a cache of one context: the second waits or says that there is no room; nothing breaks."""
-    llm = small(tiny_folder)
-    stream = llm.stream(IDS, GREEDY)
-    first = next(stream)
-    with pytest.raises(GlimpseError, match="cache"):
-        llm.variant(drafter="none").generate(IDS[::-1], GREEDY)
-    tokens = [*first.token_ids, *(token for chunk in stream for token in chunk.token_ids)]
-    assert tuple(tokens) == llm.generate(IDS, GREEDY)[0].token_ids
-    assert llm._loaded.pool.free_pages == llm._loaded.pool.pages
-
-
-def test_a_pin_dropped_while_a_row_reads_it(tiny_folder):
-    """The row goes on holding the shared pages: they are not free for anyone else."""
-    llm = small(tiny_folder)
-    right = llm.generate(IDS, GREEDY)[0].token_ids
-    with llm.pinned(IDS):
-        stream = llm.stream(IDS, GREEDY)
-        tokens = list(next(stream).token_ids)
-    with pytest.raises(GlimpseError, match="cache"):
-        llm.variant(drafter="none").generate([9] * 30, GREEDY)
-    for chunk in stream:
-        tokens += chunk.token_ids
-    assert tuple(tokens) == right
-
-
-def test_an_interrupted_pin_keeps_nothing(tiny_folder, monkeypatch):
-    """What was half read must not be taken for a prefix."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("glimpse.engine.phases.CHUNK", 32)
-    llm = small(tiny_folder)
-    right = llm.generate(IDS, GREEDY)[0].token_ids
-    llm._progress = interrupt
-    with pytest.raises(KeyboardInterrupt), llm.pinned(IDS):
-        pass
-    llm._progress = lambda *_: None
-    assert llm._loaded.pool.free_pages == llm._loaded.pool.pages
-    assert llm.variant().generate(IDS, GREEDY)[0].token_ids == right
-
-
-def test_pins_may_be_nested(llm, tiny):
-    pool = tiny._loaded.pool
-    with llm.pinned(IDS):
-        held = pool.pages - pool.free_pages
-        with llm.pinned(IDS), llm.pinned([5] * 512):
-            assert pool.pages - pool.free_pages >= held
-        assert pool.pages - pool.free_pages == held > 0
-
-
-def test_a_pinned_prompt_is_read_once(llm):
-    steps = []
-    llm.generate(IDS, GREEDY)
-    with llm.pinned(IDS):
-        out = llm.generate(IDS, GREEDY)[0]
-        steps.append(out)
-    assert out.token_ids == llm.generate(IDS, GREEDY)[0].token_ids
-
-
-def test_dynamic_rope_and_a_pinned_prompt(altered):
-    """Keys of a longer prompt have another base, so what a shorter one left must not be used for it."""
-    folder = altered(max_position_embeddings=32, rope_scaling={"rope_type": "dynamic", "factor": 4.0})
-    llm = LLM(folder, drafter="none", pacer="fixed")
-    right = llm.generate([IDS[:90]], GREEDY)[0].token_ids
-    with llm.pinned(IDS[:48]):
-        assert llm.generate([IDS[:90]], GREEDY)[0].token_ids == right
 
 
 def test_n_outputs_with_seeds_of_their_own(llm, tiny):

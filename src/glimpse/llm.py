@@ -21,7 +21,7 @@ from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
-from glimpse.engine.submit import make_requests
+from glimpse.engine.submit import make_requests, single_output
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import load_checkpoint, resolve_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
@@ -150,12 +150,12 @@ class LLM:
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        (request,) = self._requests([prompt], _single(params))
+        (request,) = self._requests([prompt], single_output(params))
         return self._stream(request)
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
-        return self.generate([self.tokenizer.chat(messages)], _single(params))[0]
+        return self.generate([self.tokenizer.chat(messages)], single_output(params))[0]
 
     def compare(
         self,
@@ -171,7 +171,7 @@ class LLM:
         speculative run as it is written.
         """
         plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
-        settled = self._settled(_single(params))
+        settled = self._settled(single_output(params))
         speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()
@@ -277,13 +277,6 @@ class LLM:
 def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
     """Whether this is one prompt, text or ids; a list without entries is one (empty) prompt."""
     return isinstance(prompts, str) or all(isinstance(entry, int) for entry in prompts)
-
-
-def _single(params: SamplingParams | None) -> SamplingParams:
-    """The parameters of a call that gives one output."""
-    if params is not None and params.n not in (None, 1):
-        raise ArgumentError(f"n must be 1 here, not {params.n}; generate gives several outputs")
-    return params or SamplingParams()
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -27,6 +27,13 @@ def make_requests(loaded: Loaded, engine: Engine, prompt: list[int], params: Sam
     return [_request(loaded, engine, prompt, resolved.child(index), index) for index in range(resolved.n)]
 
 
+def single_output(params: SamplingParams | None) -> SamplingParams:
+    """The parameters of a call that gives one output. Raises ArgumentError where several are asked for."""
+    if params is not None and params.n not in (None, 1):
+        raise ArgumentError(f"n must be 1 here, not {params.n}; generate gives several outputs")
+    return params or SamplingParams()
+
+
 def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
     if not prompt:
         raise ArgumentError("the prompt is empty; give at least one token")
