@@ -31,10 +31,8 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
     budget = RecallBudget(share=options.budget, floor=options.budget_floor)
     drafter = DRAFTERS.get(options.drafter).build(DraftContext(pool, budget))
     rule = acceptance.resolve(options.acceptance)
-    if drafter.gives_tree and not rule.trees:
-        raise ArgumentError(
-            f"acceptance {options.acceptance!r} judges chains, but drafter {options.drafter!r} gives trees"
-        )
+    if drafter.gives_tree:
+        raise ArgumentError(f"drafter {options.drafter!r} gives trees; this engine verifies chains only")
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
     costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
     pacer = PACERS.get(options.pacer).build(
