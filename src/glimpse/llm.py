@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,7 @@ from glimpse.engine.options import EngineOptions
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests, single_output
-from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.errors import ArgumentError
 from glimpse.model import load_checkpoint, resolve_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
 from glimpse.sampling.noise import child_seed
@@ -150,8 +150,7 @@ class LLM:
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        (request,) = self._requests([prompt], single_output(params))
-        return self._stream(request)
+        return self._follow(prompt, single_output(params))
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
@@ -178,12 +177,12 @@ class LLM:
         with self.pinned(prompt) as ids:
             shared = time.perf_counter() - begun
             for turn in range(2 * max(1, pairs)):
-                chunks = (plain if turn % 2 else self).stream(ids, settled)
-                for chunk in chunks:
-                    if on_chunk and turn == 0:
-                        on_chunk(chunk)
-                    if chunk.output:
-                        outputs.append(with_prefill(chunk.output, shared))
+                with closing((plain if turn % 2 else self)._follow(ids, settled)) as chunks:
+                    for chunk in chunks:
+                        if on_chunk and turn == 0:
+                            on_chunk(chunk)
+                        if chunk.output:
+                            outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         speeds = [output.timing.tokens_per_s for output in outputs]
         rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
@@ -208,7 +207,7 @@ class LLM:
             yield ids
         finally:
             if key is not None:
-                self._loaded.prefixes.drop(key)
+                self._engine.drop_prompt(key)
 
     def close(self) -> None:
         """Drops weights and cache."""
@@ -250,7 +249,11 @@ class LLM:
                 engine.cancel(request)
             raise
 
-    def _stream(self, request: Request) -> Iterator[StreamChunk]:
+    def _follow(self, prompt: Prompt, params: SamplingParams) -> Generator[StreamChunk, None, None]:
+        (request,) = self._requests([prompt], params)
+        return self._stream(request)
+
+    def _stream(self, request: Request) -> Generator[StreamChunk, None, None]:
         last = StreamChunk("", (), ())
         for progress in follow(self._engine, request, self._prefill_progress(request)):
             if progress.commit.finish_reason is None:
@@ -270,7 +273,7 @@ class LLM:
 
     def _finish(self, request: Request) -> GenerationOutput:
         if request.error is not None:
-            raise GlimpseError(request.error)
+            raise request.error
         return output_of(request, self.settings)
 
 

@@ -211,10 +211,12 @@ def test_numbers_that_are_none_end_their_row_alone(tiny_folder, monkeypatch, dra
         engine.step()
     assert [tuple(request.committer.token_ids) for request in requests[::2]] == right[::2]
     written = tuple(requests[1].committer.token_ids)
-    assert written == right[1][: len(written)]
-    assert 0 < len(written) <= right[1].index(poison) + 1
-    assert requests[1].error.startswith("step ")
-    assert "finite" in requests[1].error
+    if acceptance == "coupled" or temperature == 0:
+        # Under rejection the draft that is dropped takes its noise along: another text of the same law.
+        assert written == right[1][: len(written)]
+        assert 0 < len(written) <= right[1].index(poison) + 1
+    assert str(requests[1].error).startswith("step ")
+    assert "finite" in str(requests[1].error)
     nothing_left(llm)
     with pytest.raises(GlimpseError, match="finite"):
         llm.generate([PROMPTS[1]], params[1])

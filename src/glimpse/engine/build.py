@@ -57,5 +57,6 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
         prefixes=loaded.prefixes,
         budget=budget,
         eos_token_ids=spec.eos_token_ids,
+        lock=loaded.lock,
     )
     return Engine(parts, options)
