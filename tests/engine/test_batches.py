@@ -210,17 +210,18 @@ def test_numbers_that_are_none_end_their_row_alone(tiny_folder, monkeypatch, dra
     while engine.busy:
         engine.step()
     assert [tuple(request.committer.token_ids) for request in requests[::2]] == right[::2]
+    if acceptance == "rejection" and temperature and drafter != "none":
+        # The draft that is dropped takes its noise along: another text of the same law, perhaps without the poison.
+        return nothing_left(llm)
     written = tuple(requests[1].committer.token_ids)
-    if acceptance == "coupled" or temperature == 0:
-        # Under rejection the draft that is dropped takes its noise along: another text of the same law.
-        assert written == right[1][: len(written)]
-        assert 0 < len(written) <= right[1].index(poison) + 1
+    assert written == right[1][: len(written)]
+    assert 0 < len(written) <= right[1].index(poison) + 1
     assert str(requests[1].error).startswith("step ")
     assert "finite" in str(requests[1].error)
     nothing_left(llm)
     with pytest.raises(GlimpseError, match="finite"):
         llm.generate([PROMPTS[1]], params[1])
-    nothing_left(llm)
+    return nothing_left(llm)
 
 
 def test_what_was_drafted_in_vain_may_be_no_number(tiny_folder):

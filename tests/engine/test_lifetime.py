@@ -117,7 +117,7 @@ def test_a_context_too_long_for_the_memory_names_what_fits(tmp_path):
 
 
 def test_an_absurd_batch_size_names_what_fits(folder):
-    with pytest.raises(GlimpseError, match="max_batch_size 10000000 .* at most"):
+    with pytest.raises(GlimpseError, match=r"max_batch_size 10000000 .* at most"):
         LLM(folder, max_batch_size=10**7)
 
 
