@@ -30,7 +30,7 @@ class Engine:
         self._running: dict[int, Request] = {}
         self._keep: Request | None = None
         self._kept_key: Key | None = None
-        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
+        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
         self._settler = Settler(parts, self._running)
 
     @property
