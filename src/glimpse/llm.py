@@ -9,12 +9,13 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
 from glimpse.engine.build import build_engine, check_names
+from glimpse.engine.closed import Closed
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
@@ -89,7 +90,7 @@ class LLM:
     def variant(self, **options: Any) -> LLM:
         """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...)."""
         other = LLM.__new__(LLM)
-        other._set_up(self._loaded, replace(self.options, **options), self._seed, self._progress)
+        other._set_up(self._loaded, self.options.changed(**options), self._seed, self._progress)
         return other
 
     @property
@@ -210,8 +211,8 @@ class LLM:
                 self._engine.drop_prompt(key)
 
     def close(self) -> None:
-        """Drops weights and cache."""
-        del self._engine, self._loaded
+        """Drops weights and cache. Using the LLM afterwards raises GlimpseError; closing it again does nothing."""
+        self._engine, self._loaded = cast(Engine, Closed()), cast(Loaded, Closed())
 
     def _ids(self, prompt: Prompt) -> list[int]:
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)

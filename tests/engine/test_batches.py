@@ -9,7 +9,6 @@ import pytest
 import torch
 from tests.doubles import Empty, Fixed, Noisy, with_parts
 
-from glimpse.drafting.chains import chain
 from glimpse.engine.submit import make_requests
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
@@ -279,18 +278,3 @@ def test_dynamic_rope_past_its_length(altered, crossing):
     assert with_parts(llm, Noisy([(ids, right)], 0.3), draft_tokens=5).generate([ids], greedy)[0].token_ids == right
     llm.generate([PROMPTS[11][:100]], greedy)
     assert llm.generate([PROMPTS[2]], greedy)[0].token_ids == short
-
-
-class Unbounded(Empty):
-    """Ignores its room."""
-
-    name = "unbounded"
-
-    def plan(self, rows, room):
-        return chain([[1] * 5 for _ in room], [[0.5] * 5 for _ in room])
-
-
-def test_a_drafter_that_drafts_too_much_is_named(tiny):
-    talkative = with_parts(tiny, drafting=Unbounded(), pacer="fixed", draft_tokens=2)
-    with pytest.raises(GlimpseError, match="'unbounded' drafted 5 tokens where 2 were asked"):
-        talkative.generate([PROMPTS[1]], SamplingParams(max_tokens=8, temperature=0.0))

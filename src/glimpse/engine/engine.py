@@ -33,7 +33,7 @@ class Engine:
         self._lock = parts.lock
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
-        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
+        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
         self._settler = Settler(parts, self._running)
 
     @property

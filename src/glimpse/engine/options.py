@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from glimpse.errors import ArgumentError
 
@@ -24,3 +25,11 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.draft_tokens is not None and not 0 <= self.draft_tokens <= 256:
             raise ArgumentError(f"draft_tokens must be from 0 to 256, not {self.draft_tokens}")
+
+    def changed(self, **options: Any) -> EngineOptions:
+        """With other values for some of them. Raises ArgumentError for one that does not exist."""
+        known = [field.name for field in fields(self)]
+        for name in options:
+            if name not in known:
+                raise ArgumentError(f"unknown option {name!r}; known: {', '.join(known)}")
+        return replace(self, **options)
