@@ -18,11 +18,13 @@ from glimpse.engine.build import build_engine, check_names
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
+from glimpse.engine.machine import MachineOptions
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
-from glimpse.engine.submit import make_requests, single_output
-from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.engine.submit import make_requests
+from glimpse.errors import GlimpseError
 from glimpse.model import load_checkpoint, resolve_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
 from glimpse.sampling.noise import child_seed
@@ -30,8 +32,6 @@ from glimpse.sampling.params import SamplingParams
 
 Prompt = str | Sequence[int]
 Progress = Callable[[str, int, int], None]
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class LLM:
@@ -68,18 +68,25 @@ class LLM:
     ) -> None:
         options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
         check_names(options)
-        _check_device(device)
-        if threads is not None:
-            torch.set_num_threads(_at_least_one("threads", threads))
+        machine = MachineOptions(
+            dtype=dtype,
+            device=device,
+            max_context=max_context,
+            max_batch_size=max_batch_size,
+            threads=threads,
+            seed=seed,
+        )
+        if machine.threads is not None:
+            torch.set_num_threads(machine.threads)
         hear = progress or (lambda stage, done, total: None)
         checkpoint = load_checkpoint(
             resolve_model(model),
-            dtype=_dtype(dtype),
+            dtype=machine.torch_dtype,
             device="cpu",
             progress=lambda done, total: hear("weights", done, total),
         )
-        loaded = load(checkpoint, max_context, _at_least_one("max_batch_size", max_batch_size))
-        self._set_up(loaded, options, seed, hear)
+        loaded = load(checkpoint, machine.max_context, machine.max_batch_size)
+        self._set_up(loaded, options, machine.seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
         self._loaded, self._seed, self._progress = loaded, seed, progress
@@ -150,7 +157,7 @@ class LLM:
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        (request,) = self._requests([prompt], single_output(params))
+        (request,) = self._requests([self._ids(prompt)], single_output(params))
         return self._stream(request)
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
@@ -214,8 +221,9 @@ class LLM:
         """Drops weights and cache."""
         del self._engine, self._loaded
 
-    def _ids(self, prompt: Prompt) -> list[int]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+    def _ids(self, prompt: object) -> list[int]:
+        plain = as_prompt(prompt)
+        return self.tokenizer.encode(plain) if isinstance(plain, str) else plain
 
     def _settled(self, params: SamplingParams) -> SamplingParams:
         """With a seed, so that several runs draw alike."""
@@ -227,12 +235,9 @@ class LLM:
     def _requests(
         self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> list[Request]:
-        listed: list[Prompt] = [prompts] if _is_one(prompts) else list(prompts)  # type: ignore[list-item, arg-type]
-        each = [params or SamplingParams()] * len(listed) if not isinstance(params, Sequence) else list(params)
-        if len(each) != len(listed):
-            raise ArgumentError(f"{len(listed)} prompts but {len(each)} SamplingParams; give one, or one a prompt")
+        listed = as_prompts(prompts)
         requests = []
-        for prompt, own in zip(listed, each, strict=True):
+        for prompt, own in zip(listed, as_params(params, len(listed)), strict=True):
             settled = self._settled(own)
             self._asked += 1
             requests += make_requests(self._loaded, self._engine, self._ids(prompt), settled)
@@ -272,27 +277,3 @@ class LLM:
         if request.error is not None:
             raise GlimpseError(request.error)
         return output_of(request, self.settings)
-
-
-def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
-    """Whether this is one prompt, text or ids; a list without entries is one (empty) prompt."""
-    return isinstance(prompts, str) or all(isinstance(entry, int) for entry in prompts)
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise ArgumentError(f"{name} must be at least 1, not {value}")
-    return value
-
-
-def _dtype(name: str) -> torch.dtype:
-    if name == "auto":
-        return torch.float32
-    if name not in _DTYPES:
-        raise ArgumentError(f"unknown dtype {name!r}; known: auto, {', '.join(_DTYPES)}")
-    return _DTYPES[name]
-
-
-def _check_device(name: str) -> None:
-    if name not in ("auto", "cpu"):
-        raise ArgumentError(f"device {name!r} is not supported by this version; use auto or cpu")
