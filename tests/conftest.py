@@ -46,4 +46,4 @@ def altered(tiny_folder, tmp_path):
 @pytest.fixture(scope="session")
 def tiny(tiny_folder):
     """Plain decoding of the tiny checkpoint; `tiny.variant` gives other engines over the same weights and cache."""
-    return LLM(tiny_folder, drafter="none", pacer="fixed", budget_floor=8, max_batch_size=40)
+    return LLM(tiny_folder, drafter="none", pacer="fixed", max_batch_size=40).variant(budget_floor=8)

@@ -29,7 +29,7 @@ def ledger(tiny):
 
 def small(folder, **options) -> LLM:
     """One row, a cache of exactly one context of 128 tokens."""
-    return LLM(folder, **{"max_batch_size": 1, "max_context": 128, "budget_floor": 8} | options)
+    return LLM(folder, **{"max_batch_size": 1, "max_context": 128} | options).variant(budget_floor=8)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_as_many_params_as_prompts(llm):
         ({"draft_tokens": -1}, "-1"),
         ({"draft_tokens": 257}, "257"),
         ({"budget": 0.0}, "budget"),
-        ({"budget_floor": -1}, "negative"),
         ({"draft_token": 4}, "unknown option 'draft_token'; known: drafter, pacer, acceptance, draft_tokens"),
+        ({"budget_floor": -1}, "budget_floor"),
     ],
 )
 def test_wrong_options_are_refused(tiny, options, said):
@@ -164,6 +164,29 @@ def test_nothing_to_write_still_ends_a_stream(llm, prompt):
     assert llm._engine.steps == steps
     assert not llm._engine.busy
     assert llm.compare(prompt, SamplingParams(max_tokens=0)).identical
+
+
+CALLS = {
+    "generate": lambda llm, prompt: llm.generate([prompt]),
+    "stream": lambda llm, prompt: llm.stream(prompt),
+    "compare": lambda llm, prompt: llm.compare(prompt),
+    "pinned": lambda llm, prompt: llm.pinned(prompt).__enter__(),
+    "chat": lambda llm, prompt: llm.chat(prompt),
+}
+
+
+@pytest.mark.parametrize("prompt", [b"abc", [5.5], [[5]], {"a": 1}, "a\ud800", [10**30]])
+@pytest.mark.parametrize("call", CALLS)
+def test_prompts_of_a_wrong_type_are_refused_by_every_call(llm, call, prompt):
+    with pytest.raises(ArgumentError):
+        CALLS[call](llm, prompt)
+
+
+@pytest.mark.parametrize("prompt", [None, 5])
+@pytest.mark.parametrize("call", ["generate", "stream", "compare", "chat"])
+def test_what_is_no_prompt_at_all_is_refused(llm, call, prompt):
+    with pytest.raises(ArgumentError):
+        getattr(llm, call)(prompt)
 
 
 @pytest.mark.parametrize("call", ["stream", "compare", "chat"])

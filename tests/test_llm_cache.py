@@ -27,7 +27,7 @@ def ledger(tiny):
 
 def small(folder, **options) -> LLM:
     """One row, a cache of exactly one context of 128 tokens."""
-    return LLM(folder, **{"max_batch_size": 1, "max_context": 128, "budget_floor": 8} | options)
+    return LLM(folder, **{"max_batch_size": 1, "max_context": 128} | options).variant(budget_floor=8)
 
 
 def test_compare_of_a_whole_context_in_a_cache_of_one(tiny_folder):

@@ -14,16 +14,17 @@ from typing import Any, cast
 import torch
 
 from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
-from glimpse.engine.build import build_engine, check_names
+from glimpse.engine.build import build_engine, check_names, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
+from glimpse.engine.machine import MachineOptions
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
-from glimpse.engine.submit import make_requests, single_output
-from glimpse.errors import ArgumentError
+from glimpse.engine.submit import make_requests
 from glimpse.model import load_checkpoint, resolve_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
 from glimpse.sampling.noise import child_seed
@@ -31,8 +32,6 @@ from glimpse.sampling.params import SamplingParams
 
 Prompt = str | Sequence[int]
 Progress = Callable[[str, int, int], None]
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class LLM:
@@ -42,11 +41,11 @@ class LLM:
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
-    the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads,
-    `budget_floor` the least number of positions. `max_context` lowers the checkpoint's context limit; `max_batch_size`
-    is how many requests run at once. `seed` makes requests that set none repeatable. `progress(stage, done, total)`
-    hears of "download", "weights" and "prefill". Raises ArgumentError for wrong options, ModelError for a checkpoint
-    that cannot be used.
+    the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
+    `budget_floor` the least number of positions (256). `max_context` lowers the checkpoint's context limit,
+    `max_batch_size` is how many requests run at once. `seed` makes requests that set none repeatable.
+    `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
+    for a checkpoint that cannot be used.
     """
 
     def __init__(
@@ -57,8 +56,8 @@ class LLM:
         pacer: str = "entropy",
         acceptance: str = "coupled",
         draft_tokens: int | None = None,
-        budget: float = 0.1,
-        budget_floor: int = 256,
+        budget: float | None = None,
+        budget_floor: int | None = None,
         dtype: str = "auto",
         device: str = "auto",
         max_context: int | None = None,
@@ -69,18 +68,26 @@ class LLM:
     ) -> None:
         options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
         check_names(options)
-        _check_device(device)
-        if threads is not None:
-            torch.set_num_threads(_at_least_one("threads", threads))
+        refuse_unused(options)
+        machine = MachineOptions(
+            dtype=dtype,
+            device=device,
+            max_context=max_context,
+            max_batch_size=max_batch_size,
+            threads=threads,
+            seed=seed,
+        )
+        if machine.threads is not None:
+            torch.set_num_threads(machine.threads)
         hear = progress or (lambda stage, done, total: None)
         checkpoint = load_checkpoint(
             resolve_model(model),
-            dtype=_dtype(dtype),
+            dtype=machine.torch_dtype,
             device="cpu",
             progress=lambda done, total: hear("weights", done, total),
         )
-        loaded = load(checkpoint, max_context, _at_least_one("max_batch_size", max_batch_size))
-        self._set_up(loaded, options, seed, hear)
+        loaded = load(checkpoint, machine.max_context, machine.max_batch_size)
+        self._set_up(loaded, options, machine.seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
         self._loaded, self._seed, self._progress = loaded, seed, progress
@@ -128,8 +135,8 @@ class LLM:
             "pacer": self.options.pacer,
             "acceptance": self.options.acceptance,
             "draft_tokens": parts.pacer.most,
-            "budget": self.options.budget,
-            "budget_floor": self.options.budget_floor,
+            "budget": parts.budget.share if parts.drafter.needs_forward else None,
+            "budget_floor": parts.budget.floor if parts.drafter.needs_forward else None,
             "dtype": str(parts.decoder.dtype).removeprefix("torch."),
             "device": str(parts.decoder.device),
             "context_length": self.context_length,
@@ -214,8 +221,9 @@ class LLM:
         """Drops weights and cache. Using the LLM afterwards raises GlimpseError; closing it again does nothing."""
         self._engine, self._loaded = cast(Engine, Closed()), cast(Loaded, Closed())
 
-    def _ids(self, prompt: Prompt) -> list[int]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+    def _ids(self, prompt: object) -> list[int]:
+        plain = as_prompt(prompt)
+        return self.tokenizer.encode(plain) if isinstance(plain, str) else plain
 
     def _settled(self, params: SamplingParams) -> SamplingParams:
         """With a seed, so that several runs draw alike."""
@@ -227,12 +235,9 @@ class LLM:
     def _requests(
         self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> list[Request]:
-        listed: list[Prompt] = [prompts] if _is_one(prompts) else list(prompts)  # type: ignore[list-item, arg-type]
-        each = [params or SamplingParams()] * len(listed) if not isinstance(params, Sequence) else list(params)
-        if len(each) != len(listed):
-            raise ArgumentError(f"{len(listed)} prompts but {len(each)} SamplingParams; give one, or one a prompt")
+        listed = as_prompts(prompts)
         requests = []
-        for prompt, own in zip(listed, each, strict=True):
+        for prompt, own in zip(listed, as_params(params, len(listed)), strict=True):
             settled = self._settled(own)
             self._asked += 1
             requests += make_requests(self._loaded, self._engine, self._ids(prompt), settled)
@@ -251,7 +256,7 @@ class LLM:
             raise
 
     def _follow(self, prompt: Prompt, params: SamplingParams) -> Generator[StreamChunk, None, None]:
-        (request,) = self._requests([prompt], params)
+        (request,) = self._requests([self._ids(prompt)], params)
         return self._stream(request)
 
     def _stream(self, request: Request) -> Generator[StreamChunk, None, None]:
@@ -276,27 +281,3 @@ class LLM:
         if request.error is not None:
             raise request.error
         return output_of(request, self.settings)
-
-
-def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
-    """Whether this is one prompt, text or ids; a list without entries is one (empty) prompt."""
-    return isinstance(prompts, str) or all(isinstance(entry, int) for entry in prompts)
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise ArgumentError(f"{name} must be at least 1, not {value}")
-    return value
-
-
-def _dtype(name: str) -> torch.dtype:
-    if name == "auto":
-        return torch.float32
-    if name not in _DTYPES:
-        raise ArgumentError(f"unknown dtype {name!r}; known: auto, {', '.join(_DTYPES)}")
-    return _DTYPES[name]
-
-
-def _check_device(name: str) -> None:
-    if name not in ("auto", "cpu"):
-        raise ArgumentError(f"device {name!r} is not supported by this version; use auto or cpu")

@@ -151,7 +151,7 @@ def test_prefill_in_chunks_beside_decoding_rows(few, plain, monkeypatch):
 
 def test_a_page_ledger_over_many_requests(tiny_folder):
     """A49, A48, A66: 150 requests that end by limit, stop, cancel; the pages are back after each."""
-    llm = LLM(tiny_folder, max_batch_size=2, max_context=64, budget_floor=8)
+    llm = LLM(tiny_folder, max_batch_size=2, max_context=64).variant(budget_floor=8)
     noisy = with_parts(llm, Fixed([5, 6, 7], [8] * 20, []), draft_tokens=20)
     draw = random.Random(3)
     for turn in range(150):
@@ -197,7 +197,8 @@ def broken(llm, when) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_numbers_that_are_none_end_their_row_alone(tiny_folder, monkeypatch, drafter, acceptance, temperature):
     """A53: an error that names the step; the other rows go on; never an endless token 0."""
-    llm = LLM(tiny_folder, drafter=drafter, acceptance=acceptance, pacer="fixed", draft_tokens=3, max_batch_size=3)
+    llm = LLM(tiny_folder, acceptance=acceptance, pacer="fixed", max_batch_size=3)
+    llm = llm.variant(drafter=drafter, draft_tokens=3)
     params = [SamplingParams(max_tokens=12, temperature=temperature, seed=seed) for seed in range(3)]
     right = [llm.generate([ids], own)[0].token_ids for ids, own in zip(PROMPTS[:3], params, strict=True)]
     poison = next(token for token in right[1][3:] if token not in (*right[0], *right[2], *PROMPTS[0], *PROMPTS[2]))

@@ -21,7 +21,7 @@ PARAMS = SamplingParams(
 
 @pytest.fixture(scope="module")
 def llm(tiny_folder):
-    return LLM(tiny_folder, drafter="none", pacer="fixed", budget_floor=8, max_batch_size=500, max_context=64)
+    return LLM(tiny_folder, drafter="none", pacer="fixed", max_batch_size=500, max_context=64).variant(budget_floor=8)
 
 
 @pytest.fixture(scope="module")

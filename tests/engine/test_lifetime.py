@@ -37,7 +37,9 @@ def ledger(llm):
 
 @pytest.mark.parametrize("drafter", ["none", "lookup", "sparse"])
 def test_threads_share_one_llm(folder, drafter):
-    llm = LLM(folder, drafter=drafter, pacer="fixed", draft_tokens=4, budget_floor=8, max_batch_size=3, max_context=192)
+    llm = LLM(folder, pacer="fixed", max_batch_size=3, max_context=192).variant(
+        drafter=drafter, draft_tokens=4, budget_floor=8
+    )
     params = SamplingParams(max_tokens=30, temperature=0.9, seed=5)
     prompts = [[5, 6, 7] * k for k in (1, 3, 9, 20)]
     right = [llm.generate([ids], params)[0].token_ids for ids in prompts]

@@ -30,7 +30,7 @@ REQUESTS = st.lists(st.tuples(st.integers(1, 80), OPTIONS), min_size=1, max_size
 
 @pytest.fixture(scope="module")
 def llm(tiny_folder):
-    return LLM(tiny_folder, drafter="none", pacer="fixed", budget_floor=8, max_batch_size=3, max_context=96)
+    return LLM(tiny_folder, drafter="none", pacer="fixed", max_batch_size=3, max_context=96).variant(budget_floor=8)
 
 
 _PLAIN = {}

@@ -226,3 +226,24 @@ def test_two_loads_of_one_folder_are_alike(folder):
     first, second = (logits_of(load_checkpoint(folder).decoder, TOKENS) for _ in range(2))
     assert torch.equal(first, second)
     assert not torch.equal(first, logits_of(tiny_decoder(vocab_size=300, seed=1), TOKENS))
+
+
+@pytest.mark.parametrize("value", ["x", [[1]], {"a": 1}, 1.5, True])
+def test_ends_of_text_that_are_no_ids_name_the_file(tmp_path, value):
+    folder = write_tiny_checkpoint(tmp_path / "eos", generation_config={"eos_token_id": value})
+    with pytest.raises(ModelError, match=r"generation_config\.json: eos_token_id"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "model.safetensors.index.json"])
+def test_json_nested_too_deep_names_the_file(tmp_path, name):
+    folder = write_tiny_checkpoint(tmp_path / "deep")
+    (folder / name).write_text("[" * 200_000)
+    with pytest.raises(ModelError, match=name):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", [None, 5, ["demo"]])
+def test_a_model_that_is_no_path_is_refused(name):
+    with pytest.raises(ArgumentError, match="model must be"):
+        resolve_model(name)

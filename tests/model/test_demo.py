@@ -168,6 +168,23 @@ def test_a_failing_pip_is_one_clear_line(tmp_path, monkeypatch):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: Exception:\nTraceback (most recent call last):\n  ...\nOSError: [Errno 28] No space left on device\n",
+        "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n\n",
+    ],
+)
+def test_a_full_disk_is_named_and_the_network_is_not_blamed(tmp_path, monkeypatch, said):
+    class Failed:
+        returncode, stdout, stderr = 2, "", said
+
+    monkeypatch.setattr(demo.subprocess, "run", lambda *args, **kwargs: Failed)
+    with pytest.raises(GlimpseError, match="No space left on device; free the disk or set GLIMPSE_CACHE") as error:
+        obtain(FAKE, tmp_path / "cache")
+    assert "network" not in str(error.value)
+
+
 def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("GLIMPSE_CACHE", raising=False)

@@ -5,6 +5,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
+from glimpse.errors import ArgumentError
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
 from glimpse.model.tokenizer import load_tokenizer
 from glimpse.model.weights.gguf_file import open_gguf
@@ -145,3 +146,8 @@ def test_sentencepiece_vocabularies_of_gguf_files(tmp_path, setting, start):
     assert tokenizer.decode(tokenizer.encode("ab </s> ü")) == "ab </s> ü"
     assert tokenizer.special_ids >= {1, 2}
     assert (tokenizer.bos_token_id, tokenizer.eos_token_ids) == (1, (2,))
+
+
+def test_half_a_surrogate_pair_is_refused(tokenizer):
+    with pytest.raises(ArgumentError, match=r"character 1 is '\\ud800'"):
+        tokenizer.encode("a\ud800")

@@ -13,14 +13,14 @@ from glimpse.sampling.params import CHECKS
 WRONG = {
     "max_tokens": [-2, 1.5, True, "9", math.nan],
     "min_tokens": [-1, 0.5, False],
-    "temperature": [-0.1, math.nan, math.inf, True, "hot"],
+    "temperature": [-0.1, 1e-46, 9e-7, 1.1e6, 1e39, 10**400, math.nan, math.inf, True, "hot"],
     "top_p": [0, 0.0, -0.5, 1.01, math.nan, True],
     "top_k": [-2, 2.0, True, math.nan],
     "min_p": [-0.1, 1.1, math.nan, False],
-    "repetition_penalty": [0, 0.0, -1, math.nan, math.inf, True],
+    "repetition_penalty": [0, 0.0, -1, 1e-39, 9e-4, 1001, math.nan, math.inf, True],
     "frequency_penalty": [-2.1, 2.1, math.nan],
     "presence_penalty": [-3, 3, math.nan],
-    "logit_bias": [[1], {"a": 1.0}, {-1: 1.0}, {1: math.nan}, {1: math.inf}, {True: 1.0}, {1: "x"}],
+    "logit_bias": [[1], {"a": 1.0}, {-1: 1.0}, {1: math.nan}, {1: math.inf}, {1: 10**400}, {True: 1.0}],
     "stop": ["", ["a", ""], [1], 5, b"x", {"a": 1}],
     "stop_token_ids": [[-1], [1.0], "12", 3, [True]],
     "ignore_eos": [1, "yes"],
@@ -56,7 +56,10 @@ def test_wrong_values_are_refused_by_name(name, value):
         {"max_tokens": -1},
         {"max_tokens": 0},
         {"temperature": 0},
-        {"temperature": 1e-30},
+        {"temperature": 1e-6},
+        {"temperature": 1e6},
+        {"repetition_penalty": 1e-3},
+        {"repetition_penalty": 1e3},
         {"top_p": 1},
         {"top_k": 0},
         {"top_k": -1},
@@ -73,6 +76,25 @@ def test_wrong_values_are_refused_by_name(name, value):
 )
 def test_legal_boundaries(options):
     SamplingParams(**options)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"temperature": 1e-46}, r"temperature must be 0 \(greedy\) or .* >= 1e-06 and <= 1e\+06, not 1e-46"),
+        ({"repetition_penalty": 2000.0}, r"repetition_penalty must be .* >= 0.001 and <= 1000, not 2000"),
+    ],
+)
+def test_a_message_names_the_range(option, said):
+    with pytest.raises(ArgumentError, match=said):
+        SamplingParams(**option)
+
+
+@pytest.mark.parametrize("name", ["temperature", "seed", "logit_bias"])
+def test_numbers_too_long_to_print_are_refused(name):
+    huge = 10**5000
+    with pytest.raises(ArgumentError, match=f"{name}.*not "):
+        SamplingParams(**{name: {huge: 1e10} if name == "logit_bias" else huge})
 
 
 def test_unset_is_none():

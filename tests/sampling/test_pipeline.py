@@ -146,6 +146,20 @@ def test_a_prompt_may_hold_dead_ids():
     assert laws.probs()[1, 1] == 0, "100 then 1 is a bad word"
 
 
+@pytest.mark.parametrize("cut", [{}, {"top_p": 0.9}, {"top_k": 5}, {"min_p": 0.1}])
+@pytest.mark.parametrize(
+    "extreme", [{"temperature": 1e-6}, {"temperature": 1e6}, {"repetition_penalty": 1e-3}, {"repetition_penalty": 1e3}]
+)
+def test_the_bounds_of_options_give_laws_without_nan_and_keep_masked_tokens_out(extreme, cut):
+    sampler = sampler_with([{**extreme, **cut, "suppress_tokens": [0, 5]}])
+    logits = random_logits(1) * 100
+    logits[0, 0] = 1e4
+    logits[0, 9] = -torch.inf
+    probs = sampler.laws(logits, chains([0], 0)).probs()
+    assert probs.sum().item() == pytest.approx(1, abs=1e-4)
+    assert probs[0, [0, 5, 9]].tolist() == [0, 0, 0]
+
+
 def test_slots_are_freed_and_used_again():
     sampler = sampler_with([{"frequency_penalty": 1.0, "suppress_tokens": [4], "bad_words": [[1, 2]], "min_tokens": 3}])
     with pytest.raises(GlimpseError, match="row 0 is still in use"):

@@ -9,8 +9,8 @@ from typing import Any
 from glimpse.model.checkpoint import with_eos
 from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
-from glimpse.model.hf_checkpoint import generation_defaults
-from glimpse.model.hf_config import as_ids, read_config, spec_from_config
+from glimpse.model.hf_checkpoint import default_eos, generation_defaults
+from glimpse.model.hf_config import read_config, spec_from_config
 from glimpse.model.spec import DecoderSpec
 from glimpse.model.tokenizer import Tokenizer, load_tokenizer
 from glimpse.model.weights.gguf import GgufWeights
@@ -49,5 +49,5 @@ def _open_gguf(path: Path) -> OpenedSource:
 def _open_folder(path: Path) -> OpenedSource:
     spec = spec_from_config(read_config(path), str(path / "config.json"))
     tokenizer, defaults = load_tokenizer(path), generation_defaults(path)
-    spec = with_eos(spec, as_ids(defaults.get("eos_token_id")), tokenizer)
+    spec = with_eos(spec, default_eos(path, defaults), tokenizer)
     return OpenedSource(path.resolve().name, spec, SafetensorsWeights(path), tokenizer, defaults)

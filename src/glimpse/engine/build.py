@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from glimpse import acceptance
-from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext
@@ -29,12 +28,27 @@ def check_names(options: EngineOptions) -> None:
     acceptance.resolve(options.acceptance)
 
 
+def refuse_unused(options: EngineOptions) -> None:
+    """Raises ArgumentError for an option that the drafter asked for would never read."""
+    drafter = DRAFTERS.get(options.drafter)
+    if options.draft_tokens and not drafter.drafts:
+        raise ArgumentError(
+            f"draft_tokens {options.draft_tokens} means nothing to drafter {options.drafter!r}; leave it out"
+        )
+    for name in ("budget", "budget_floor"):
+        if getattr(options, name) is not None and not drafter.needs_forward:
+            raise ArgumentError(
+                f"{name} {getattr(options, name)} means nothing to drafter {options.drafter!r}, which reads no cache; "
+                "leave it out, or ask for drafter 'sparse'"
+            )
+
+
 def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
     """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together;
     GlimpseError for a plug-in that is no drafter or pacer.
     """
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
-    budget = RecallBudget(share=options.budget, floor=options.budget_floor)
+    budget = options.recall
     drafter = _builder(DRAFTERS, options.drafter)(DraftContext(pool, budget))
     rule = acceptance.resolve(options.acceptance)
     if drafter.gives_tree:

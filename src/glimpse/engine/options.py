@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from glimpse.cache.recall import RecallBudget
 from glimpse.errors import ArgumentError
+from glimpse.sampling import checks
+
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "drafter": checks.text,
+    "pacer": checks.text,
+    "acceptance": checks.text,
+    "draft_tokens": checks.Integer(0, 256),
+    "budget": checks.Number(0, 1, open_low=True),
+    "budget_floor": checks.Integer(0),
+}
+
+
+_OPTIONAL = ("draft_tokens", "budget", "budget_floor")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to decode. Names are looked up in the registries; an unknown one lists the known ones."""
+    """How to decode. Names are looked up in the registries; an unknown one lists the known ones.
+
+    Raises ArgumentError for a value of a wrong type or out of range.
+    """
 
     drafter: str = "lookup"
     pacer: str = "entropy"
     acceptance: str = "coupled"
     draft_tokens: int | None = None
-    """Draft length of `fixed`, the longest of other pacers; None leaves it to the pacer."""
-    budget: float = 0.1
-    """Share of the context that a sparse draft reads."""
-    budget_floor: int = 256
-    """A sparse draft reads at least so many positions."""
+    """Draft length of `fixed`, the longest of other pacers, at most 256; None leaves it to the pacer."""
+    budget: float | None = None
+    """Share of the context that a sparse draft reads, in (0, 1]; None: 0.1."""
+    budget_floor: int | None = None
+    """A sparse draft reads at least so many positions; None: 256."""
 
     def __post_init__(self) -> None:
-        if self.draft_tokens is not None and not 0 <= self.draft_tokens <= 256:
-            raise ArgumentError(f"draft_tokens must be from 0 to 256, not {self.draft_tokens}")
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not None or name not in _OPTIONAL:
+                object.__setattr__(self, name, check(name, value))
 
     def changed(self, **options: Any) -> EngineOptions:
         """With other values for some of them. Raises ArgumentError for one that does not exist."""
@@ -33,3 +53,9 @@ class EngineOptions:
             if name not in known:
                 raise ArgumentError(f"unknown option {name!r}; known: {', '.join(known)}")
         return replace(self, **options)
+
+    @property
+    def recall(self) -> RecallBudget:
+        """How much of the context a sparse draft reads."""
+        given = {"share": self.budget, "floor": self.budget_floor}
+        return RecallBudget(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from glimpse.engine.loaded import Loaded
 from glimpse.engine.request import Request
 from glimpse.engine.text import TextStream
 from glimpse.errors import ArgumentError
+from glimpse.sampling.checks import shown
 from glimpse.sampling.params import ResolvedParams, SamplingParams
 from glimpse.sampling.resolve import resolve
 from glimpse.speculation import Speculation
@@ -27,13 +28,6 @@ def make_requests(loaded: Loaded, engine: Engine, prompt: list[int], params: Sam
     return [_request(loaded, engine, prompt, resolved.child(index), index) for index in range(resolved.n)]
 
 
-def single_output(params: SamplingParams | None) -> SamplingParams:
-    """The parameters of a call that gives one output. Raises ArgumentError where several are asked for."""
-    if params is not None and params.n not in (None, 1):
-        raise ArgumentError(f"n must be 1 here, not {params.n}; generate gives several outputs")
-    return params or SamplingParams()
-
-
 def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
     if not prompt:
         raise ArgumentError("the prompt is empty; give at least one token")
@@ -41,7 +35,7 @@ def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
         raise ArgumentError(f"the prompt has {len(prompt)} tokens but the context only {context}")
     wrong = next((token for token in prompt if not 0 <= token < vocab_size), None)
     if wrong is not None:
-        raise ArgumentError(f"the prompt holds token id {wrong}, but ids go from 0 to {vocab_size - 1}")
+        raise ArgumentError(f"the prompt holds token id {shown(wrong)}, but ids go from 0 to {vocab_size - 1}")
 
 
 def _request(loaded: Loaded, engine: Engine, prompt: list[int], params: ResolvedParams, index: int) -> Request:

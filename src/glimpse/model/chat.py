@@ -57,8 +57,8 @@ class _Pieces:
 
 
 def _check(messages: Sequence[Message]) -> None:
-    if not messages:
-        raise ArgumentError("a chat needs at least one message")
+    if not isinstance(messages, Sequence) or not messages:
+        raise ArgumentError("a chat needs a list of at least one message")
     for message in messages:
         if not isinstance(message, Mapping) or not all(isinstance(message.get(key), str) for key in _KEYS):
             raise ArgumentError(f"a chat message needs a 'role' and a 'content' string, got {message!r}")

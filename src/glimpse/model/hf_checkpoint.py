@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from glimpse.model.hf_config import as_ids, read_config, read_json, spec_from_co
 from glimpse.model.tokenizer import load_tokenizer
 from glimpse.model.weights.safetensors import INDEX, SINGLE, SafetensorsWeights
 
+_GENERATION = "generation_config.json"
 _NOT_DEFAULTS = {
     "transformers_version",
     "_from_model_config",
@@ -34,17 +36,22 @@ def load_folder(
     defaults = generation_defaults(folder)
     # Before the weights: a broken tokenizer should not cost a long load first.
     tokenizer = load_tokenizer(folder)
-    spec = with_eos(spec, as_ids(defaults.get("eos_token_id")), tokenizer)
+    spec = with_eos(spec, default_eos(folder, defaults), tokenizer)
     decoder = build_decoder(spec, SafetensorsWeights(folder), dtype=dtype, device=device, progress=progress)
     return Checkpoint(folder.resolve().name, decoder, tokenizer, defaults)
 
 
 def generation_defaults(folder: Path) -> dict[str, Any]:
     """The settings of generation_config.json that are set; {} if there is no such file."""
-    path = folder / "generation_config.json"
+    path = folder / _GENERATION
     if not path.is_file():
         return {}
     return {key: value for key, value in read_json(path).items() if value is not None and key not in _NOT_DEFAULTS}
+
+
+def default_eos(folder: Path, defaults: Mapping[str, Any]) -> tuple[int, ...]:
+    """The end-of-text ids among `generation_defaults(folder)`; ModelError if they are no ids."""
+    return as_ids(defaults.get("eos_token_id"), str(folder / _GENERATION))
 
 
 def _refuse_pickles(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a checkpoint; ModelError if it is anything else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path}: holds a {type(value).__name__}, not a JSON object")
@@ -126,15 +127,18 @@ def _spec(family: str, config: Any, label: str) -> DecoderSpec:
         tied=bool(config.tie_word_embeddings),
         rope=RopeSpec(theta, head_dim, scaling),
         context_length=scaling.context_length(config.max_position_embeddings),
-        eos_token_ids=as_ids(config.eos_token_id),
+        eos_token_ids=as_ids(config.eos_token_id, label),
     )
 
 
-def as_ids(value: int | list[int] | None) -> tuple[int, ...]:
-    """An end-of-text setting (one id, several, none) as a tuple."""
+def as_ids(value: object, label: str) -> tuple[int, ...]:
+    """An end-of-text setting (one id, several, none) as a tuple; ModelError naming `label` if it is none of these."""
     if value is None:
         return ()
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
+    ids: tuple[Any, ...] = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(index, Integral) and not isinstance(index, bool) for index in ids):
+        raise ModelError(f"{label}: eos_token_id is {value!r}; it must be a token id or a list of them")
+    return ids
 
 
 _SIZES = (

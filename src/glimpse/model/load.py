@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -20,6 +21,8 @@ def resolve_model(name: str | Path, *, say: Say | None = None) -> Path:
     The demo model is fetched if it is not in the cache yet; `say` is told in words what happens meanwhile.
     Raises ArgumentError if there is no such folder or file.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise ArgumentError(f"model must be 'demo', a Hugging Face folder or a .gguf file, not {name!r}")
     if str(name) == "demo":
         return demo_model(say=say)
     path = Path(name).expanduser()

@@ -37,7 +37,9 @@ class Tokenizer:
 
         `add_special_tokens` adds what the checkpoint puts around a text (often BOS). `parse_special` reads `<|im_end|>`
         and the like as single special tokens; then a BOS written in the text counts, and none is added before it.
+        Raises ArgumentError for text that UTF-8 cannot hold.
         """
+        _check_text(text)
         with self._lock:
             self._backend.encode_special_tokens = not parse_special
             ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
@@ -69,6 +71,14 @@ class Tokenizer:
         are not role and content strings, or that the template refuses.
         """
         return encode_chat(self, messages, add_generation_prompt=add_generation_prompt)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        what = f"character {error.start} is {text[error.start]!r}"
+        raise ArgumentError(f"the text is not valid Unicode: {what}, half of a surrogate pair") from error
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -10,33 +10,56 @@ from typing import Any
 
 from glimpse.errors import ArgumentError
 
+_LONGEST = 80
+"""Characters of a wrong value that a message shows."""
+
 
 def refuse(name: str, value: object, wanted: str) -> ArgumentError:
     """The error of an option that is out of range, naming option, value and what is legal."""
-    return ArgumentError(f"{name} must be {wanted}, not {value!r}")
+    return ArgumentError(f"{name} must be {wanted}, not {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: on one line, and short."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python writes out no int of more than 4300 digits
+        return f"a huge {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A finite real number between two bounds."""
+    """A finite real number between two bounds; `zero` says what 0 means where it is legal below the lower one."""
 
     low: float
     high: float = math.inf
     open_low: bool = False
+    zero: str = ""
 
     @property
     def wanted(self) -> str:
         """The legal range in words."""
         lower = f"> {self.low:g}" if self.open_low else f">= {self.low:g}"
-        return f"a finite number {lower}" + ("" if math.isinf(self.high) else f" and <= {self.high:g}")
+        zero = f"0 ({self.zero}) or " if self.zero else ""
+        return f"{zero}a finite number {lower}" + ("" if math.isinf(self.high) else f" and <= {self.high:g}")
 
     def __call__(self, name: str, value: Any) -> float:
         """`value` as a float."""
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise refuse(name, value, self.wanted)
-        if not self.low <= float(value) <= self.high or (self.open_low and float(value) == self.low):
+        try:
+            number = float(value)
+        except OverflowError as error:
+            raise refuse(name, value, self.wanted) from error
+        if not math.isfinite(number) or not self._legal(number):
             raise refuse(name, value, self.wanted)
-        return float(value)
+        return number
+
+    def _legal(self, number: float) -> bool:
+        if self.zero and number == 0:
+            return True
+        return self.low <= number <= self.high and not (self.open_low and number == self.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +83,13 @@ def flag(name: str, value: Any) -> bool:
     """True or False, nothing that merely looks like it."""
     if not isinstance(value, bool):
         raise refuse(name, value, "True or False")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise refuse(name, value, "a string")
     return value
 
 
@@ -99,7 +129,7 @@ def biases(name: str, value: Any) -> dict[int, float]:
         raise refuse(name, value, "a mapping from token ids to numbers")
     keyed = {int(key) if isinstance(key, str) and key.isdecimal() else key: bias for key, bias in value.items()}
     ids, finite = Integer(0, note=" (a token id)"), Number(-1e9, 1e9)
-    return {ids(f"each key of {name}", key): finite(f"{name}[{key}]", bias) for key, bias in keyed.items()}
+    return {ids(f"each key of {name}", key): finite(f"{name}[{shown(key)}]", bias) for key, bias in keyed.items()}
 
 
 def inside_vocabulary(name: str, ids: Iterable[int], vocab_size: int) -> None:

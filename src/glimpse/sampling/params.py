@@ -15,11 +15,12 @@ _TOKENS = checks.Integer(0)
 CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "max_tokens": checks.Integer(-1, note=" (-1: up to the end of text or of the context)"),
     "min_tokens": _TOKENS,
-    "temperature": checks.Number(0),
+    # Bounds that no logit of a working model overflows float32 with: its scores must not become NaN.
+    "temperature": checks.Number(1e-6, 1e6, zero="greedy"),
     "top_p": checks.Number(0, 1, open_low=True),
     "top_k": checks.Integer(-1, note=" (0 or -1: off)"),
     "min_p": checks.Number(0, 1),
-    "repetition_penalty": checks.Number(0, open_low=True),
+    "repetition_penalty": checks.Number(1e-3, 1e3),
     "frequency_penalty": checks.Number(-2, 2),
     "presence_penalty": checks.Number(-2, 2),
     "logit_bias": checks.biases,
@@ -47,7 +48,7 @@ class SamplingParams:
     max_tokens: int | None = None
     """At most this many output tokens; None or -1: up to the end of text or of the context; 0: nothing."""
     temperature: float | None = None
-    """Divides the logits; 0 is greedy. Unset: the checkpoint's, else 1."""
+    """Divides the logits; 0 is greedy, else in [1e-6, 1e6]. Unset: the checkpoint's, else 1."""
     top_p: float | None = None
     """Keep the fewest most probable tokens (of what top_k left) whose mass reaches this, in (0, 1]."""
     top_k: int | None = None
@@ -55,7 +56,7 @@ class SamplingParams:
     min_p: float | None = None
     """Keep tokens at least this share as probable as the most probable one, in [0, 1]."""
     repetition_penalty: float | None = None
-    """Divides positive and multiplies negative logits of tokens in the prompt or output; 1: off."""
+    """Divides positive and multiplies negative logits of tokens in the prompt or output, in [1e-3, 1e3]; 1: off."""
     frequency_penalty: float | None = None
     """Subtracted from a logit once for each time its token was output, in [-2, 2]."""
     presence_penalty: float | None = None

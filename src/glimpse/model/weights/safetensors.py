@@ -91,7 +91,7 @@ def _read_index(folder: Path) -> dict[str, Path]:
     try:
         names: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         shards = {name: folder / file for name, file in names.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path}: not a safetensors index with a 'weight_map' ({error})") from error
     for name, shard in shards.items():
         if names[name] != shard.name:
