@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
 
@@ -62,6 +62,7 @@ def test_as_many_params_as_prompts(llm):
         ({"draft_tokens": 257}, "257"),
         ({"budget": 0.0}, "budget"),
         ({"budget_floor": -1}, "budget_floor"),
+        ({"draft_token": 4}, "unknown option 'draft_token'; known: drafter, pacer, acceptance, draft_tokens"),
     ],
 )
 def test_wrong_options_are_refused(tiny, options, said):
@@ -237,6 +238,27 @@ def test_seeds(tiny_folder, llm):
     assert runs[0] == runs[1]
     assert runs[0][0] != runs[0][1]
     assert llm.generate(IDS, free)[0].token_ids != llm.generate(IDS, free)[0].token_ids
+
+
+def test_a_closed_llm_says_so_and_others_over_its_cache_go_on(tiny):
+    llm = tiny.variant(drafter="lookup")
+    stream = llm.stream([5], GREEDY)
+    next(stream)
+    llm.close()
+    llm.close()
+    for use in (
+        lambda: llm.generate([[5]], GREEDY),
+        lambda: llm.generate("a", GREEDY),
+        lambda: next(llm.stream([5], GREEDY)),
+        lambda: llm.compare([5], GREEDY),
+        lambda: llm.variant(drafter="none"),
+        lambda: llm.settings,
+        lambda: llm.tokenizer,
+        lambda: list(stream),
+    ):
+        with pytest.raises(GlimpseError, match="this LLM has been closed"):
+            use()
+    assert len(tiny.generate([[5]], GREEDY)[0].token_ids) == 12
 
 
 def test_chat_ends_at_the_templates_end(tiny):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
 from glimpse.engine.build import build_engine, check_names
+from glimpse.engine.closed import Closed
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
@@ -24,7 +25,6 @@ from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_outp
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
-from glimpse.errors import GlimpseError
 from glimpse.model import load_checkpoint, resolve_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
 from glimpse.sampling.noise import child_seed
@@ -96,7 +96,7 @@ class LLM:
     def variant(self, **options: Any) -> LLM:
         """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...)."""
         other = LLM.__new__(LLM)
-        other._set_up(self._loaded, replace(self.options, **options), self._seed, self._progress)
+        other._set_up(self._loaded, self.options.changed(**options), self._seed, self._progress)
         return other
 
     @property
@@ -157,8 +157,7 @@ class LLM:
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        (request,) = self._requests([self._ids(prompt)], single_output(params))
-        return self._stream(request)
+        return self._follow(prompt, single_output(params))
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
@@ -185,12 +184,12 @@ class LLM:
         with self.pinned(prompt) as ids:
             shared = time.perf_counter() - begun
             for turn in range(2 * max(1, pairs)):
-                chunks = (plain if turn % 2 else self).stream(ids, settled)
-                for chunk in chunks:
-                    if on_chunk and turn == 0:
-                        on_chunk(chunk)
-                    if chunk.output:
-                        outputs.append(with_prefill(chunk.output, shared))
+                with closing((plain if turn % 2 else self)._follow(ids, settled)) as chunks:
+                    for chunk in chunks:
+                        if on_chunk and turn == 0:
+                            on_chunk(chunk)
+                        if chunk.output:
+                            outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         speeds = [output.timing.tokens_per_s for output in outputs]
         rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
@@ -215,11 +214,11 @@ class LLM:
             yield ids
         finally:
             if key is not None:
-                self._loaded.prefixes.drop(key)
+                self._engine.drop_prompt(key)
 
     def close(self) -> None:
-        """Drops weights and cache."""
-        del self._engine, self._loaded
+        """Drops weights and cache. Using the LLM afterwards raises GlimpseError; closing it again does nothing."""
+        self._engine, self._loaded = cast(Engine, Closed()), cast(Loaded, Closed())
 
     def _ids(self, prompt: object) -> list[int]:
         plain = as_prompt(prompt)
@@ -255,7 +254,11 @@ class LLM:
                 engine.cancel(request)
             raise
 
-    def _stream(self, request: Request) -> Iterator[StreamChunk]:
+    def _follow(self, prompt: Prompt, params: SamplingParams) -> Generator[StreamChunk, None, None]:
+        (request,) = self._requests([self._ids(prompt)], params)
+        return self._stream(request)
+
+    def _stream(self, request: Request) -> Generator[StreamChunk, None, None]:
         last = StreamChunk("", (), ())
         for progress in follow(self._engine, request, self._prefill_progress(request)):
             if progress.commit.finish_reason is None:
@@ -275,5 +278,5 @@ class LLM:
 
     def _finish(self, request: Request) -> GenerationOutput:
         if request.error is not None:
-            raise GlimpseError(request.error)
+            raise request.error
         return output_of(request, self.settings)

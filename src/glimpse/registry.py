@@ -26,7 +26,11 @@ class Registry:
         return sorted({*self.builtin, *(point.name for point in entry_points(group=self.group))})
 
     def get(self, name: str) -> Any:
-        """The object called `name`. Raises ArgumentError listing the known names when there is none."""
+        """The object called `name`.
+
+        Raises ArgumentError listing the known names when there is none, GlimpseError for a plug-in that cannot be
+        imported.
+        """
         if name in self.builtin:
             return _load(self.builtin[name])
         for point in entry_points(group=self.group, name=name):
@@ -37,8 +41,10 @@ class Registry:
     def _plugin(self, name: str, target: str) -> Any:
         try:
             return _load(target)
-        except (ImportError, AttributeError) as error:
-            raise GlimpseError(f"{self.group}: the plug-in {name!r} ({target}) cannot be imported: {error}") from error
+        except (Exception, SystemExit) as error:
+            # Someone else's module may raise anything, and an exit of its own must not look like one of ours.
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise GlimpseError(f"{self.group}: the plug-in {name!r} ({target}) cannot be imported: {reason}") from error
 
 
 def _load(target: str) -> Any:

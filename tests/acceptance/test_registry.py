@@ -52,5 +52,20 @@ def test_a_broken_plugin_is_named(plugins):
         plugins.get("broken")
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("def (", "SyntaxError: invalid syntax"),
+        ("raise ValueError('one\\ntwo')", "ValueError: one two"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_a_plugin_may_raise_anything_at_import(plugins, tmp_path, monkeypatch, content, reason):
+    (tmp_path / "no_such_module.py").write_text(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(GlimpseError, match=rf"'broken' \(no_such_module:thing\) cannot be imported: {reason}"):
+        plugins.get("broken")
+
+
 def test_rules_are_what_the_registry_says():
     assert acceptance.REGISTRY.get("coupled") is Coupled

@@ -4,11 +4,12 @@ import io
 import json
 import sys
 
+import fake_llm
 import pytest
 from fake_llm import WORDS, FakeLLM
 from rich.console import Console
 
-from glimpse.cli import writer
+from glimpse.cli import app, writer
 
 TEXT = "".join(WORDS)
 
@@ -128,3 +129,11 @@ def _chunks():
 
     llm = FakeLLM(Options, lambda *_: None)
     return llm.stream([1, 2, 3])
+
+
+def test_characters_that_stdout_lacks_become_escapes(fake, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(fake_llm, "WORDS", ("naïve", " 🤗", "", "", "", "", "."))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    assert app.run(["generate", "--prompt", "x", "--quiet"]) == 0
+    assert written.getvalue().endswith(b"na\\xefve \\U0001f917.\n")

@@ -83,6 +83,31 @@ def test_a_full_disk_is_one_line_and_exit_1():
     assert (process.returncode, err) == (1, "glimpse: No space left on device\n")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closes streams through sh")
+@pytest.mark.parametrize(
+    ("closed", "argv", "code", "said"),
+    [
+        (">&-", ["--prompt", "Hello"], 1, "glimpse: standard output is closed; send it somewhere"),
+        ("<&-", ["--prompt-file", "-"], 2, "glimpse: --prompt-file - reads standard input, and that is closed"),
+    ],
+)
+def test_a_closed_stream_is_one_line(closed, argv, code, said):
+    env = os.environ | {"PYTHONPATH": SRC}
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, FAKE, "generate", *argv]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+    assert done.stderr.startswith(said)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes streams through sh")
+def test_without_stderr_the_text_still_comes():
+    env = os.environ | {"PYTHONPATH": SRC}
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, FAKE, "generate", "--prompt", "Hello"]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert done.returncode == 0
+    assert done.stdout.endswith("The cat sat on the mat.\n")
+
+
 @pytest.mark.parametrize(
     "argv", [["--help"], ["generate", "--top-k", "x"], ["generate"], ["generate", "--prompt-file", "no"]]
 )

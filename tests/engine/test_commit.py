@@ -249,6 +249,15 @@ def test_stop_string_that_only_the_flush_completes():
     assert ends(output) == ([*b"ab\xc3"], "ab", "stop", "\ufffd")
 
 
+@pytest.mark.parametrize("end", [EOS, NEWLINE])
+@pytest.mark.parametrize(("stop", "shown"), [("\ufffd", "a"), ("a\ufffd", "")])
+def test_stop_string_that_only_the_flush_before_a_stop_token_completes(end, stop, shown):
+    ids = [ord("a"), "é".encode()[0], end]
+    for size in (1, 3):
+        output, _ = run([size], ids, eos_token_ids=[EOS], stop_token_ids=[NEWLINE], stop_strings=[stop])
+        assert ends(output) == (ids, shown, "stop", stop)
+
+
 def test_abort_shows_what_was_held_back():
     output = committer(stop_strings=["abX"])
     output.commit([*b"cab", 0xC3])

@@ -194,3 +194,6 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "x" / "glimpse"
     monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own"
+    monkeypatch.setenv("GLIMPSE_CACHE", "~nobody-of-this-name/x")
+    with pytest.raises(GlimpseError, match="no home folder for '~nobody-of-this-name/x': set GLIMPSE_CACHE"):
+        cache_folder()

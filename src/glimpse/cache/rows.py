@@ -41,8 +41,11 @@ class Rows:
 
     def close(self, slot: int) -> None:
         """Empties `slot` and gives its pages back."""
-        sequence = self.sequence(slot)
-        sequence.release()
+        self.sequence(slot).release()
+        self.clear(slot)
+
+    def clear(self, slot: int) -> None:
+        """Empties `slot`, whoever gives its pages back."""
         self.sequences[slot] = None
         for array in (self.prompt_len, self.committed_len, self.verified_len, self.draft_len, self.limit):
             array[slot] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from glimpse.cli import calibrate, compare, doctor, generate, models, plan
+from glimpse.cli import calibrate, compare, doctor, generate, models, plan, streams
 from glimpse.cli.commands import command
 from glimpse.cli.failures import USAGE, complain, guarded
 from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions
@@ -54,6 +54,7 @@ def run(argv: list[str]) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
+    streams.prepare()
     try:
         code = typer.main.get_command(app).main(argv, prog_name="glimpse", standalone_mode=False)
     except Exception as error:

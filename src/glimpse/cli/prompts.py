@@ -51,6 +51,8 @@ def _chats(options: PromptOptions, tokenizer: Tokenizer) -> bool:
 
 def _bytes(name: str) -> bytes:
     if name == "-":
+        if sys.stdin is None:
+            raise ArgumentError("--prompt-file - reads standard input, and that is closed")
         return sys.stdin.buffer.read()
     path = Path(name)
     if path.is_dir():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from glimpse import acceptance
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import Rows
@@ -11,10 +14,11 @@ from glimpse.engine.engine import Engine
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext
+from glimpse.registry import Registry
 from glimpse.sampling.pipeline import Sampler
 
 
@@ -26,16 +30,18 @@ def check_names(options: EngineOptions) -> None:
 
 
 def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
-    """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together."""
+    """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together;
+    GlimpseError for a plug-in that is no drafter or pacer.
+    """
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = RecallBudget(share=options.budget, floor=options.budget_floor)
-    drafter = DRAFTERS.get(options.drafter).build(DraftContext(pool, budget))
+    drafter = _builder(DRAFTERS, options.drafter)(DraftContext(pool, budget))
     rule = acceptance.resolve(options.acceptance)
     if drafter.gives_tree:
         raise ArgumentError(f"drafter {options.drafter!r} gives trees; this engine verifies chains only")
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
     costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
-    pacer = PACERS.get(options.pacer).build(
+    pacer = _builder(PACERS, options.pacer)(
         PaceContext(
             costs=costs,
             draft_tokens=options.draft_tokens,
@@ -57,5 +63,14 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
         prefixes=loaded.prefixes,
         budget=budget,
         eos_token_ids=spec.eos_token_ids,
+        lock=loaded.lock,
     )
     return Engine(parts, options)
+
+
+def _builder(registry: Registry, name: str) -> Callable[[Any], Any]:
+    """What makes the part called `name`; a plug-in may offer something that is no such part."""
+    build: Callable[[Any], Any] | None = getattr(registry.get(name), "build", None)
+    if not callable(build):
+        raise GlimpseError(f"{registry.group}: the plug-in {name!r} has no build(context)")
+    return build

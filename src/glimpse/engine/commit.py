@@ -139,9 +139,13 @@ class Committer:
         return self._show(0 if self._include_stop else self._stops.held)
 
     def _end_at_token(self, token: int) -> str:
-        if self._include_stop:
-            self._held += self._stream.push(token)
-        self._held += self._stream.flush()
+        text = self._stream.push(token) if self._include_stop else ""
+        text += self._stream.flush()
+        self._held += text
+        # Half a character is text only now, and a stop string that it completes came before this token.
+        match = None if self._include_stop else self._stops.feed(text)
+        if match:
+            return self._end_at_string(match)
         return self._end("stop", None if token in self._eos else token)
 
     def _end_at_string(self, match: StopMatch) -> str:

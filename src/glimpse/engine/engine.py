@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 
@@ -21,16 +22,18 @@ from glimpse.errors import GlimpseError
 
 
 class Engine:
-    """Decodes requests together. Single-threaded: `step` until nothing is left."""
+    """Decodes requests together: `step` until nothing is left.
+
+    Any thread may call it. One lock is held during each call, by all engines over the same weights and cache.
+    """
 
     def __init__(self, parts: Parts, options: EngineOptions) -> None:
         self.parts, self.options = parts, options
         self.steps = 0
+        self._lock = parts.lock
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
-        self._keep: Request | None = None
-        self._kept_key: Key | None = None
-        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
+        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
         self._settler = Settler(parts, self._running)
 
     @property
@@ -40,31 +43,34 @@ class Engine:
 
     def prefill_left(self, request: Request) -> int:
         """Prompt tokens of a running request that no forward has read yet."""
-        for slot, running in self._running.items():
-            if running is request:
-                return int(self.parts.rows.prompt_len[slot] - self.parts.rows.verified_len[slot])
+        with self._lock:
+            for slot, running in self._running.items():
+                if running is request:
+                    return int(self.parts.rows.prompt_len[slot] - self.parts.rows.verified_len[slot])
         return len(request.prompt)
 
     def add(self, request: Request) -> None:
         """Queues a request; one without room for a token has ended already."""
-        if not request.finished:
-            self._waiting.append(request)
+        with self._lock:
+            if not request.finished:
+                self._waiting.append(request)
 
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
-        if request in self._waiting:
-            self._waiting.remove(request)
-        for slot, running in list(self._running.items()):
-            if running is request:
-                self._retire(slot)
-        request.committer.abort()
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            request.committer.abort()
+            for slot, running in list(self._running.items()):
+                if running is request:
+                    self._retire(slot)
 
     def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> Key | None:
         """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key.
 
-        None where there is nothing to read: the prompt fills the context.
+        None where there is nothing to read: the prompt fills the context. Raises what became of the request.
         """
-        self._keep, self._kept_key = request, None
+        request.keep = True
         self.add(request)
         try:
             while not request.finished:
@@ -73,24 +79,32 @@ class Engine:
         except BaseException:
             self.cancel(request)
             raise
-        finally:
-            self._keep = None
-        return self._kept_key
+        if request.error is not None:
+            raise request.error
+        return request.kept
 
-    @torch.inference_mode()
+    def drop_prompt(self, key: Key) -> None:
+        """Gives up a kept prompt."""
+        with self._lock:
+            self.parts.prefixes.drop(key)
+
     def step(self) -> list[Progress]:
         """One forward for all running rows; returns what was committed."""
-        self._admit()
-        started = time.perf_counter()
+        with self._lock, torch.inference_mode():
+            self._admit()
+            return self._step()
+
+    def _step(self) -> list[Progress]:
+        started, parts = time.perf_counter(), self.parts
         plan = self._planner.plan(self._running)
         specs = plan.specs
         if not specs:
             return []
-        parts = self.parts
         load = load_of(specs, parts.rows)
         result = forward(parts.decoder, parts.pool, parts.rows, specs)
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
         progress = self._settler.commit(plan, result, self.steps)
+        self._planner.halted.update(self._settler.stuck)
         for slot in [slot for slot, request in self._running.items() if request.finished]:
             self._keep_pages(slot)
             self._retire(slot)
@@ -105,57 +119,67 @@ class Engine:
     def _admit(self) -> None:
         """First come, first served, while a row and the pages of the longest possible outcome are free.
 
-        Raises GlimpseError for a request that does not fit although nothing else runs.
+        A request that cannot be taken in ends with its error, which its caller will find there.
         """
         free = self.parts.rows.free_slots()
         while self._waiting and free:
             request = self._waiting[0]
-            if not self._open(free[0], request):
-                return
+            try:
+                if not self._fits(request):
+                    return
+                self._open(free[0], request)
+            except GlimpseError as error:
+                request.error = error
             self._waiting.popleft()
             free = self.parts.rows.free_slots()
 
-    def _open(self, slot: int, request: Request) -> bool:
-        """Puts a request into an empty row; False if it has to wait for pages."""
-        parts = self.parts
+    def _shared(self, request: Request) -> list[int]:
         # Prompt logprobs need every position's logits, so then nothing is shared.
-        shared = parts.prefixes.find(request.prompt) if request.params.prompt_logprobs is None else []
-        need = parts.pool.pages_for(request.limit) - len(shared)
-        if need > parts.pool.spare_pages:
-            return self._wait(request, need)
-        parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
-        sequence = Sequence(parts.pool, expected=request.limit, shared=shared)
-        parts.rows.open(slot, request.prompt, sequence, request.limit)
-        self._running[slot] = request
-        view = RowView(parts.rows, (slot,))
-        parts.drafter.admit(view)
-        parts.pacer.admit(view)
-        request.clock.admitted = time.perf_counter()
-        return True
+        return self.parts.prefixes.find(request.prompt) if request.params.prompt_logprobs is None else []
 
-    def _wait(self, request: Request, need: int) -> bool:
-        if self._running:
-            return False
-        self._waiting.remove(request)
+    def _fits(self, request: Request) -> bool:
+        """Whether the pages it may need are there. Raises GlimpseError if they are not although nothing else runs."""
         pool = self.parts.pool
-        request.error = (
-            f"a request of up to {request.limit} tokens needs {need * pool.page_size} positions of cache, but only "
-            f"{pool.spare_pages * pool.page_size} are free; lower max_tokens or drop kept prompts"
-        )
-        raise GlimpseError(request.error)
+        need = pool.pages_for(request.limit) - len(self._shared(request))
+        if need > pool.spare_pages and not self._running:
+            raise GlimpseError(
+                f"a request of up to {request.limit} tokens needs {need * pool.page_size} positions of cache, but only "
+                f"{pool.spare_pages * pool.page_size} are free; lower max_tokens or drop kept prompts"
+            )
+        return need <= pool.spare_pages
+
+    def _open(self, slot: int, request: Request) -> None:
+        """Puts a request into an empty row, or leaves everything as it was."""
+        parts, view = self.parts, RowView(self.parts.rows, (slot,))
+        with ExitStack() as undo:
+            undo.callback(parts.sampler.retire, slot)
+            parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
+            sequence = Sequence(parts.pool, expected=request.limit, shared=self._shared(request))
+            undo.callback(sequence.release)
+            undo.callback(parts.rows.clear, slot)
+            parts.rows.open(slot, request.prompt, sequence, request.limit)
+            parts.drafter.admit(view)
+            undo.callback(parts.drafter.retire, view)
+            parts.pacer.admit(view)
+            undo.callback(parts.pacer.retire, view)
+            request.clock.admitted = time.perf_counter()
+            self._running[slot] = request
+            undo.pop_all()
 
     def _keep_pages(self, slot: int) -> None:
         """Keeps the prompt of a request that has ended well, if it was read for that."""
         request = self._running[slot]
-        if request is self._keep and not request.error:
-            self._kept_key = self.parts.prefixes.keep(request.prompt, self.parts.rows.sequence(slot).pages)
+        if request.keep and not request.error:
+            request.kept = self.parts.prefixes.keep(request.prompt, self.parts.rows.sequence(slot).pages)
 
     def _retire(self, slot: int) -> None:
+        """Frees a row; whatever one part raises, the others are told too."""
         parts, view = self.parts, RowView(self.parts.rows, (slot,))
-        parts.drafter.retire(view)
-        parts.pacer.retire(view)
-        parts.sampler.retire(slot)
-        self._settler.forget(slot)
-        self._planner.halted.discard(slot)
-        parts.rows.close(slot)
-        del self._running[slot]
+        with ExitStack() as everyone:
+            everyone.callback(self._running.pop, slot)
+            everyone.callback(parts.rows.close, slot)
+            everyone.callback(self._planner.halted.discard, slot)
+            everyone.callback(self._settler.forget, slot)
+            everyone.callback(parts.sampler.retire, slot)
+            everyone.callback(parts.pacer.retire, view)
+            everyone.callback(parts.drafter.retire, view)

@@ -21,16 +21,23 @@ from glimpse.sampling.noise import Role, keys, log_exponential_of
 from glimpse.sampling.params import ResolvedParams
 
 
-@torch.inference_mode()
 def margin(
     parts: Parts, prompt: list[int], params: ResolvedParams, written: list[int], rivals: tuple[int, int]
-) -> float:
+) -> float | None:
     """By how much the plain path prefers the first of two tokens after `prompt` and the output `written` so far.
 
     The score of a token is its log-probability after all processors and the temperature, before any truncation, plus
-    its noise where the request samples. Needs a free row of the engine; leaves everything as it was.
+    its noise where the request samples. Leaves everything as it was; None where no row of the engine is free.
     """
-    slot, text = parts.rows.free_slots()[0], prompt + written
+    with parts.lock, torch.inference_mode():
+        free = parts.rows.free_slots()
+        return _margin(parts, free[0], prompt, params, written, rivals) if free else None
+
+
+def _margin(
+    parts: Parts, slot: int, prompt: list[int], params: ResolvedParams, written: list[int], rivals: tuple[int, int]
+) -> float:
+    text = prompt + written
     settings = replace(params, temperature=params.temperature or 1.0, top_k=0, top_p=1.0, min_p=0.0)
     sequence = Sequence(parts.pool, expected=len(text), shared=parts.prefixes.find(prompt))
     parts.sampler.admit(slot, settings, prompt, parts.eos_token_ids)

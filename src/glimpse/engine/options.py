@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from glimpse.errors import ArgumentError
 from glimpse.sampling import checks
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -40,3 +41,11 @@ class EngineOptions:
             value = getattr(self, name)
             if value is not None or name != "draft_tokens":
                 object.__setattr__(self, name, check(name, value))
+
+    def changed(self, **options: Any) -> EngineOptions:
+        """With other values for some of them. Raises ArgumentError for one that does not exist."""
+        known = [field.name for field in fields(self)]
+        for name in options:
+            if name not in known:
+                raise ArgumentError(f"unknown option {name!r}; known: {', '.join(known)}")
+        return replace(self, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from glimpse.acceptance import Acceptance
@@ -31,3 +32,5 @@ class Parts:
     prefixes: PrefixStore
     budget: RecallBudget
     eos_token_ids: tuple[int, ...]
+    lock: AbstractContextManager[object]
+    """Held while anything of this is used; shared by all engines over the same cache."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft, Drafter
+from glimpse.engine.draft_check import check_planned
 from glimpse.engine.request import Request
-from glimpse.errors import GlimpseError
 from glimpse.pacing.pacer import Action, Pacer
 
 CHUNK = 512
@@ -40,8 +40,10 @@ class StepPlan:
 class PhasePlanner:
     """Asks pacer and drafter, and turns their answers into rows of the next forward."""
 
-    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer) -> None:
+    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int) -> None:
+        """`vocab` is how many token ids the target can read."""
         self._rows, self._drafter, self._pacer = rows, drafter, pacer
+        self._vocab = vocab
         self.halted: set[int] = set()
         """Rows whose draft cannot go on (their last draft law was not finite)."""
 
@@ -86,21 +88,13 @@ class PhasePlanner:
 
     def _draft(self, plan: StepPlan, view: RowView, room: list[int]) -> None:
         planned = self._drafter.plan(view, room)
+        check_planned(self._drafter.name, planned, room, self._vocab)
         if isinstance(planned, Draft):
-            self._check_lengths(planned, room)
             self._fill(view, planned)
         else:
             for spec in planned:
                 spec.sequence.reserve(spec.stop)
             plan.draft += planned
-
-    def _check_lengths(self, draft: Draft, room: list[int]) -> None:
-        """A drafter of someone else's may not keep to its room, and a row would overflow."""
-        for most, start, end in zip(room, draft.offsets, draft.offsets[1:], strict=False):
-            if end - start > most:
-                raise GlimpseError(
-                    f"drafter {self._drafter.name!r} drafted {end - start} tokens where {most} were asked"
-                )
 
     def _fill(self, view: RowView, draft: Draft) -> None:
         """Puts whole drafts into the rows, then cuts them to what is worth verifying."""

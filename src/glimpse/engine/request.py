@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from glimpse.cache.prefix import Key
 from glimpse.engine.commit import Commit, Committer
+from glimpse.errors import GlimpseError
 from glimpse.outputs import TokenLogprob
 from glimpse.sampling.params import ResolvedParams
 from glimpse.speculation import Speculation
@@ -41,7 +43,11 @@ class Request:
     clock: Clock = field(default_factory=Clock)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
-    error: str | None = None
+    error: GlimpseError | None = None
+    """Why it ended without an output; its caller raises it."""
+    keep: bool = False
+    """Whether the pages of its prompt are to be kept when it has ended, and under which key they are."""
+    kept: Key | None = None
     hear: Callable[[Progress], None] | None = None
     """Told of every commit, in the step that makes it."""
 

@@ -14,6 +14,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.sampling_step import DraftBook, Verified, verify
+from glimpse.errors import GlimpseError
 
 
 class Settler:
@@ -21,6 +22,8 @@ class Settler:
 
     def __init__(self, parts: Parts, running: dict[int, Request]) -> None:
         self._parts, self._running = parts, running
+        self.stuck: list[int] = []
+        """Rows whose last draft made the target's logits not finite: a plain step must show whether it is the draft."""
         self._book = DraftBook(parts.rows, parts.sampler, parts.acceptance, has_law=parts.drafter.has_law)
 
     def extend_drafts(self, plan: StepPlan, result: ForwardResult) -> list[int]:
@@ -36,6 +39,7 @@ class Settler:
         for spec, own in zip(plan.prefill, result.logits, strict=False):
             record_prompt_logprobs(self._running[spec.slot], spec.start, own)
             self._parts.rows.verified_len[spec.slot] = spec.stop
+        self.stuck = []
         if not plan.full:
             return []
         logits, importance = result.logits[plan.bounds[1] :], result.importance[plan.bounds[1] :]
@@ -44,14 +48,26 @@ class Settler:
         for index, spec in enumerate(plan.full):
             request = self._running[spec.slot]
             if spec.slot in verified.broken:
-                request.error = f"step {step}: {verified.broken[spec.slot]}"
-                progress.append(Progress(request, request.committer.abort(), 0))
+                progress += self._give_up(request, spec.slot, f"step {step}: {verified.broken[spec.slot]}")
                 continue
             made, outcome = _cut(request, spec.slot, verified, index, judged[index], importance[index])
             progress.append(made)
             outcomes.append(outcome)
         self._learn(outcomes)
         return progress
+
+    def _give_up(self, request: Request, slot: int, reason: str) -> list[Progress]:
+        """Drops the draft of a broken row, or ends its request where there is none to blame.
+
+        A rejected token whose keys or values are not finite spoils the queries before it too (0 times NaN).
+        """
+        rows = self._parts.rows
+        if int(rows.draft_len[slot]):
+            rows.draft_len[slot] = 0
+            self.stuck.append(slot)
+            return []
+        request.error = GlimpseError(reason)
+        return [Progress(request, request.committer.abort(), 0)]
 
     def forget(self, slot: int) -> None:
         """Drops what is kept for a row."""

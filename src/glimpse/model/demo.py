@@ -56,11 +56,18 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 def cache_folder() -> Path:
-    """Where models are kept: `$GLIMPSE_CACHE`, else `$XDG_CACHE_HOME/glimpse`, else `~/.cache/glimpse`."""
-    if own := os.environ.get("GLIMPSE_CACHE"):
-        return Path(own).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "glimpse"
+    """Where models are kept: `$GLIMPSE_CACHE`, else `$XDG_CACHE_HOME/glimpse`, else `~/.cache/glimpse`.
+
+    Raises GlimpseError where `~` or `~name` is nobody's home.
+    """
+    own, base = os.environ.get("GLIMPSE_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if base and not own:
+        return Path(base) / "glimpse"
+    place = own or "~/.cache/glimpse"
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:
+        raise GlimpseError(f"no home folder for {place!r}: set GLIMPSE_CACHE to a folder") from None
 
 
 def demo_model(*, say: Say | None = None) -> Path:

@@ -26,6 +26,8 @@ from glimpse.model.spec import DecoderSpec
 from glimpse.pacing.costs import FEATURES
 
 VERSION = 1
+_MOST_SECONDS = 3600.0
+"""No unit of any load takes an hour; sums of costs beyond it need not be finite."""
 _SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "vocab_size", "tied")
 _LOG = logging.getLogger("glimpse")
 
@@ -117,15 +119,15 @@ def read(path: Path) -> Calibration:
     """The calibration in a file. Raises CalibrationError saying what is wrong with it."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CalibrationError(f"not readable as JSON ({' '.join(str(error).split())})") from error
     if not isinstance(value, dict) or "glimpse_calibration" not in value:
         raise CalibrationError("not written by glimpse calibrate")
     if value["glimpse_calibration"] != VERSION:
-        raise CalibrationError(f"version {value['glimpse_calibration']}, not {VERSION}; run glimpse calibrate again")
+        raise CalibrationError(f"version {value['glimpse_calibration']!r}, not {VERSION}; run glimpse calibrate again")
     try:
         return _parsed(value)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CalibrationError(f"a value is missing or broken ({type(error).__name__}: {error})") from error
 
 
@@ -148,6 +150,8 @@ def _parsed(value: dict[str, Any]) -> Calibration:
     coefficients = tuple(_positive(value["seconds_per"][name], zero=True) for name in FEATURES)
     if not any(coefficients):
         raise ValueError("all costs are 0")
+    if max(coefficients) > _MOST_SECONDS:
+        raise ValueError(f"a cost of {max(coefficients):.3g} s is none that was measured")
     return Calibration(
         device=str(value["device"]),
         model=str(value["model"]),
@@ -157,15 +161,15 @@ def _parsed(value: dict[str, Any]) -> Calibration:
         points=tuple(_point(point) for point in value["points"]),
         bandwidth=_positive(value["bandwidth"]),
         rate=_positive(value["rate"]),
-        memory=int(value["memory"]),
+        memory=int(_positive(value["memory"])),
         measured=str(value["measured"]),
         torch=str(value["torch"]),
     )
 
 
 def _point(value: dict[str, float]) -> Point:
-    load = tuple(float(value[name]) for name in FEATURES[1:])
-    return Point(load, _positive(value["seconds"]), float(value["predicted"]))
+    load = tuple(_positive(value[name], zero=True) for name in FEATURES[1:])
+    return Point(load, _positive(value["seconds"]), _positive(value["predicted"], zero=True))
 
 
 def _positive(value: Any, *, zero: bool = False) -> float:
