@@ -25,7 +25,7 @@ from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_outp
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
-from glimpse.model import load_checkpoint, resolve_model
+from glimpse.model import open_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
 from glimpse.sampling.noise import child_seed
 from glimpse.sampling.params import SamplingParams
@@ -80,8 +80,8 @@ class LLM:
         if machine.threads is not None:
             torch.set_num_threads(machine.threads)
         hear = progress or (lambda stage, done, total: None)
-        checkpoint = load_checkpoint(
-            resolve_model(model),
+        checkpoint = open_model(
+            model,
             dtype=machine.torch_dtype,
             device="cpu",
             progress=lambda done, total: hear("weights", done, total),

@@ -24,9 +24,9 @@ class Speculation:
     """Rounds without a draft: one token each, as plain decoding."""
     draft_lengths: Counter[int] = field(default_factory=Counter)
     """How many rounds had a draft of each length, 0 not included."""
-    _drafted_at: list[int] = field(default_factory=list)
-    _reached_at: list[int] = field(default_factory=list)
-    _accepted_at: list[int] = field(default_factory=list)
+    _drafted_at: list[int] = field(default_factory=list, repr=False)
+    _reached_at: list[int] = field(default_factory=list, repr=False)
+    _accepted_at: list[int] = field(default_factory=list, repr=False)
 
     def record(self, drafted: int, accepted: int) -> None:
         """Add a round in which `drafted` tokens were verified and the first `accepted` of them were kept in the output.

@@ -19,7 +19,7 @@ def test_it_says_what_was_found(glimpse):
     assert "67%" in ran.out
     assert "plain:       prefill 0.25 s · decode 0.50 s · 12.0 tokens/s" in ran.out
     assert "speedup: measured 1.02×, predicted 1.01×" in ran.out
-    assert "cannot pay" not in ran.out
+    assert "Why no gain" not in ran.out
 
 
 def test_json_is_one_object(glimpse):
@@ -34,16 +34,16 @@ def test_json_is_one_object(glimpse):
 def test_the_sparse_drafter_says_why_it_cannot_pay_and_where_it_would(glimpse):
     # W = 538 MB; K = 14 positions of 46,080 bytes; 538e6 / 46,080 = 11,676 tokens
     out = " ".join(glimpse("compare", "--prompt", "Hello", "--drafter", "sparse").out.split())
-    assert "cannot pay here: a plain step reads 538 MB of weights and 1 MB of cache" in out
-    assert "still costs 1.00 of a plain step" in out
-    assert "from about 11,676 tokens of context (this model's context ends at 8,192), or with 834 such requests" in out
+    assert "Why no gain: a plain step reads 538 MB of weights and 1 MB of cache" in out
+    assert "and so costs 1.00 of it" in out
+    assert "from 11,676 tokens (this model's context ends at 8,192), or 834 such requests at once" in out
     assert "--drafter lookup" in out
 
 
 def test_no_excuse_where_the_cache_outweighs_the_weights(glimpse, monkeypatch):
     heavy = SimpleNamespace(weight_bytes=lambda _: 1, kv_bytes_per_token=lambda _: 46_080)
     monkeypatch.setattr(FakeLLM, "spec", property(lambda _: heavy, lambda *_: None), raising=False)
-    assert "cannot pay" not in glimpse("compare", "--prompt", "Hello", "--drafter", "sparse").out
+    assert "Why no gain" not in glimpse("compare", "--prompt", "Hello", "--drafter", "sparse").out
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,9 @@ def test_the_demo_takes_another_question_and_no_other_text(glimpse):
     asked = glimpse("compare", "--demo", "--prompt", "Why?", "--no-chat").llm
     assert asked.prompts[0][-4:] == asked.tokenizer.encode("Why?")
     assert glimpse("compare", "--demo", "--prompt-file", "doc.txt").code == 2
+
+
+def test_plain_beside_plain_is_refused(glimpse):
+    ran = glimpse("compare", "--prompt", "Hello", "--drafter", "none")
+    assert ran.code == 2
+    assert "--drafter none would be the same twice" in ran.err

@@ -24,7 +24,11 @@ class DemoOptions:
 
     demo: Annotated[
         bool,
-        option("Prompt", f"A question about {demo_text.TOKENS:,} tokens of Python's own reference.", "--demo"),
+        option(
+            "Prompt",
+            f"A question about {demo_text.TOKENS:,} tokens of Python's own reference (--prompt asks another).",
+            "--demo",
+        ),
     ] = False
 
 
@@ -40,6 +44,8 @@ def compare(
     sampling.refuse_what_is_not_shown(json=output.json)
     if (sampling.n or 1) > 1:
         raise ArgumentError(f"compare decodes one text both ways: --n {sampling.n} must be 1")
+    if model.drafter == "none":
+        raise ArgumentError("compare sets drafting beside plain decoding: --drafter none would be the same twice")
     if demo.demo and prompt.prompt_file is not None:
         raise ArgumentError("--demo brings its own text: leave out --prompt-file (--prompt may ask another question)")
     if demo.demo:

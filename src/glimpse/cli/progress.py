@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from glimpse.cli.failures import complain
 
@@ -37,9 +37,10 @@ class Bars:
             return
         if self._console.is_terminal:
             self._draw(stage, done, total)
-        elif stage in ("download", "weights", "calibrate") and stage not in self._said:
+        elif stage in ("download", "weights", "calibrate", "prefill") and stage not in self._said:
             self._said.add(stage)
-            complain(f"{_WORDS[stage]} ...")
+            size = f" of {total:,} tokens" if stage == "prefill" else ""
+            complain(f"{_WORDS[stage]}{size} ...")
 
     def clear(self) -> None:
         """Remove the bars, so that text can be written where they were."""
@@ -60,7 +61,7 @@ class Bars:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
+                TaskProgressColumn(),
                 TimeElapsedColumn(),
             )
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)

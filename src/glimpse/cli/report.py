@@ -56,17 +56,18 @@ def drafting(speculation: Speculation) -> str:
     who = f"drafter {speculation.drafter} · pacer {speculation.pacer} · acceptance {speculation.acceptance}"
     return (
         f"{who} · {speculation.accepted:,} of {speculation.drafted:,} drafted tokens accepted in "
-        f"{speculation.rounds:,} rounds, {speculation.mean_accepted_length:.2f} tokens a round with the target's own"
+        f"{speculation.rounds:,} rounds, {speculation.mean_accepted_length:.2f} tokens a round with the target's own; "
+        f"{speculation.plain_steps:,} plain steps"
     )
 
 
 def by_position(shares: Sequence[float]) -> Table:
-    """A bar for each draft position: the share of rounds that accepted it."""
+    """A bar for each draft position: how many of the drafts that were at least that long had it accepted."""
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right")
     table.add_column()
     table.add_column(justify="right")
-    table.add_row("position", "accepted", "", style="dim")
+    table.add_row("position", "accepted, of drafts that long", "", style="dim")
     for position, share in enumerate(shares, 1):
         table.add_row(str(position), Text("█" * round(share * _BAR), style="green"), f"{share:.0%}")
     return table
@@ -80,6 +81,8 @@ def telling(settings: Mapping[str, Any]) -> str:
 
 def show(*parts: RenderableType, stderr: bool = False) -> None:
     """Print parts of a report, one below the other."""
-    console = Console(stderr=stderr, highlight=False, emoji=False, soft_wrap=True)
+    console = Console(stderr=stderr, highlight=False, emoji=False)
+    # On a terminal lines break between words; elsewhere a line stays a line.
+    console.soft_wrap = not console.is_terminal
     for part in parts:
         console.print(part, markup=False)

@@ -33,7 +33,7 @@ def identity(comparison: Comparison) -> str:
     divergence = comparison.first_divergence
     if divergence is None:
         return f"identical: yes, all {len(comparison.baseline.token_ids):,} tokens"
-    margin = "" if divergence.margin is None else f", where the two tokens were {divergence.margin:.2g} apart"
+    margin = "" if divergence.margin is None else f", where plain decoding preferred its own by {divergence.margin:.2g} nats"
     said = f"identical: NO, they part at token {divergence.position + 1}{margin}"
     acceptance = comparison.speculative.speculation.acceptance
     if acceptance != "coupled" and comparison.speculative.settings.get("temperature") != 0:
@@ -51,13 +51,13 @@ def speeds(comparison: Comparison) -> list[str]:
 
 
 def sparse_note(comparison: Comparison, llm: Model) -> str | None:
-    """Why the sparse drafter cannot pay, where the weights W outweigh the cache K, and where it would; else None.
+    """Why the sparse drafter gains nothing, where the weights W outweigh the cache K, and where it would; else None.
 
-    A draft step costs (W + budget K) / (W + K) of a plain one (DESIGN section 5): it reads all weights, and a share of
+    A draft step costs (W + budget K) / (W + K) of a plain one (docs/planning.md): it reads all weights, and a share of
     the cache.
     """
-    expected = comparison.predicted_speedup or comparison.speedup or 0
-    if comparison.speculative.speculation.drafter != "sparse" or expected >= _WORTH_IT:
+    best = max(comparison.predicted_speedup or 0, comparison.speedup or 0)
+    if comparison.speculative.speculation.drafter != "sparse" or best >= _WORTH_IT:
         return None
     import torch
 
@@ -69,21 +69,17 @@ def sparse_note(comparison: Comparison, llm: Model) -> str | None:
         return None
     cost = (weights + float(llm.settings["budget"]) * cache) / (weights + cache)
     return (
-        f"By its bytes the sparse drafter cannot pay here: a plain step reads {_size(weights)} of weights and "
-        f"{_size(cache)} of cache, so a draft step, which spares most of the cache but none of the weights, still "
-        f"costs {cost:.2f} of a plain step. "
+        f"Why no gain: a plain step reads {_size(weights)} of weights and {_size(cache)} of cache; a sparse draft step "
+        f"spares most of the cache, none of the weights, and so costs {cost:.2f} of it. "
         f"{_where_it_pays(weights, cache, per_token, int(llm.settings['context_length']))} "
-        "On this text and device, try --drafter lookup: its drafts need no forward pass."
+        "Where text repeats itself, --drafter lookup drafts without a forward pass."
     )
 
 
 def _where_it_pays(weights: int, cache: int, per_token: int, context_length: int) -> str:
     tokens, rows = math.ceil(weights / per_token), math.ceil(weights / cache)
     reach = f" (this model's context ends at {context_length:,})" if tokens > context_length else ""
-    return (
-        f"It begins to pay where the cache outweighs the weights: from about {tokens:,} tokens of context{reach}, or "
-        f"with {rows:,} such requests at a time, which read the weights once for all (LLM.generate with a list)."
-    )
+    return f"It pays where the cache outweighs the weights: from {tokens:,} tokens{reach}, or {rows:,} such requests at once."
 
 
 def _times(speedup: float | None) -> str:

@@ -1,7 +1,7 @@
 """Teacher forcing: how close the plain path was to another token than the one it wrote.
 
 A verify row and a decode row of the same token may differ by rounding. Where two outputs part, the difference is a tie
-only if the plain path's own scores of the two tokens are that close (DESIGN, Losslessness 5).
+only if the plain path's own scores of the two tokens are that close.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from glimpse.model.build import build_decoder
 from glimpse.model.checkpoint import Checkpoint
 from glimpse.model.decoder import Attend, Decoder
-from glimpse.model.load import load_checkpoint, resolve_model
+from glimpse.model.load import load_checkpoint, open_model, resolve_model
 from glimpse.model.spec import DecoderSpec
 from glimpse.model.tokenizer import Tokenizer
 
@@ -15,5 +15,6 @@ __all__ = [
     "Tokenizer",
     "build_decoder",
     "load_checkpoint",
+    "open_model",
     "resolve_model",
 ]

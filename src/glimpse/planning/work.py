@@ -31,7 +31,7 @@ class StepWork:
     head: Work
 
     def seconds(self, bandwidth: float, rate: float) -> float:
-        """The floor of the step (DESIGN section 7)."""
+        """The floor of the step: the sum over its serial parts."""
         return sum(part.seconds(bandwidth, rate) for part in (self.linears, self.attention, self.head))
 
 
