@@ -60,7 +60,7 @@ def test_a_difference_is_named_with_its_place(glimpse, monkeypatch, acceptance, 
     monkeypatch.setattr(FakeLLM, "compare", differing)
     ran = glimpse("compare", "--prompt", "Hello")
     assert ran.code == 0
-    assert "identical: NO, they part at token 6, where the two tokens were 0.00012 apart" in ran.out
+    assert "identical: NO, they part at token 6, where plain decoding preferred its own by 0.00012 nats" in ran.out
     assert ("promises the same law" in " ".join(ran.out.split())) is excused
     assert "measured unknown, predicted unknown" in ran.out
 

@@ -27,7 +27,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_wrong_options_are_refused_by_name_before_anything_is_loaded(monkeypatch, name, value):
-    monkeypatch.setattr("glimpse.llm.resolve_model", lambda model: pytest.fail("opened the model"))
+    monkeypatch.setattr("glimpse.llm.open_model", lambda *_, **__: pytest.fail("opened the model"))
     threads = torch.get_num_threads()
     with pytest.raises(ArgumentError, match=name) as caught:
         LLM("demo", **{name: value})
@@ -56,6 +56,6 @@ def test_legal_boundaries():
     ],
 )
 def test_an_option_that_the_drafter_never_reads_is_refused(monkeypatch, options):
-    monkeypatch.setattr("glimpse.llm.resolve_model", lambda model: pytest.fail("opened the model"))
+    monkeypatch.setattr("glimpse.llm.open_model", lambda *_, **__: pytest.fail("opened the model"))
     with pytest.raises(ArgumentError, match=f"means nothing to drafter '{options['drafter']}'"):
         LLM("demo", **options)
