@@ -1,7 +1,7 @@
 """Tiny random checkpoints for every room's tests.
 
-The weights are made so that greedy text varies and cache faults show (`cases.md`, lessons 1 and 3): unit embeddings, layer
-weights of std 3 / sqrt(hidden), an untied head, 6 query and 2 KV heads. Nothing is downloaded, everything is seeded.
+The weights are made so that greedy text varies and cache faults show (`cases.md`, lessons 1 and 3): unit embeddings,
+layer weights of std 3 / sqrt(hidden), an untied head, 6 query and 2 KV heads. Nothing is downloaded, all is seeded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ NAMES = {
 }
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 from fake_llm import WORDS, FakeLLM
-from glimpse.outputs import Comparison
 
 from glimpse.cli import demo_text
+from glimpse.outputs import Comparison
 
 TEXT = "".join(WORDS)
 

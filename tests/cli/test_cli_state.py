@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from glimpse.model.demo import DEMO
 
 from glimpse.cli import app, doctor
+from glimpse.model.demo import DEMO
 
 
 @pytest.fixture

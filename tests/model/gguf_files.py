@@ -25,7 +25,7 @@ def write_tiny_gguf(
     skip: tuple[str, ...] = (),
     extra: dict[str, np.ndarray] | None = None,
 ) -> Path:
-    """Write the model `tiny_weights` draws for `config`; matrices quantised as `kind`, tensors named in `skip` left out.
+    """Write the model `tiny_weights` draws for `config`, matrices quantised as `kind`, tensors in `skip` left out.
 
     `metadata` replaces or adds keys (None removes one), `extra` adds float32 tensors.
     """

@@ -14,7 +14,9 @@ def transformers_model(config: dict[str, Any], seed: int = 0) -> Any:
     """transformers' model of a tiny config, with the weights `tiny_weights` draws for it."""
     import transformers
 
-    settings = transformers.AutoConfig.for_model(**{key: value for key, value in config.items() if key != "architectures"})
+    settings = transformers.AutoConfig.for_model(
+        **{key: value for key, value in config.items() if key != "architectures"}
+    )
     model = transformers.AutoModelForCausalLM.from_config(settings, attn_implementation="eager").float().eval()
     weights = tiny_weights(config, seed)
     if config["tie_word_embeddings"]:

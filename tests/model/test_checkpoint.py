@@ -192,6 +192,16 @@ def test_an_index_cannot_point_outside_its_folder(tmp_path):
     assert "beside the index" in refused(folder)
 
 
+def test_shards_may_be_links(tmp_path):
+    """The layout of a hub cache: the folder holds links to files named by their checksum."""
+    folder = write_tiny_checkpoint(tmp_path / "model", shards=2)
+    expected = logits_of(load_checkpoint(folder).decoder, TOKENS)
+    for shard in folder.glob("*.safetensors"):
+        shard.rename(tmp_path / f"blob-{shard.stem}")
+        shard.symlink_to(tmp_path / f"blob-{shard.stem}")
+    assert torch.equal(logits_of(load_checkpoint(folder).decoder, TOKENS), expected)
+
+
 def test_a_missing_or_broken_tokenizer(folder):
     (folder / "tokenizer.json").write_text("{}")
     assert "tokenizer" in refused(folder)

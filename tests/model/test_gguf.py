@@ -86,6 +86,10 @@ def test_yarn_metadata(tmp_path):
         ({"llama.rope.dimension_count": 4}, "part of a head"),
         ({"llama.block_count": None}, "llama.block_count is missing"),
         ({"llama.attention.head_count_kv": 4}, "cannot share"),
+        ({"llama.attention.head_count": [6, 6]}, "metadata of 'llama' is not usable"),
+        ({"llama.attention.head_count": 0}, "metadata of 'llama' is not usable"),
+        ({"llama.block_count": "two"}, "metadata of 'llama' is not usable"),
+        ({"tokenizer.ggml.merges": ["zz yy"]}, "tokenizer cannot be read"),
         ({"split.count": 2}, "split GGUF"),
         ({"tokenizer.ggml.model": "bert"}, "tokenizer 'bert' is not supported"),
         ({"tokenizer.ggml.pre": "deepseek"}, "'deepseek' is not supported"),
@@ -102,7 +106,7 @@ def test_what_is_not_supported_is_named(tmp_path, metadata, message):
 @pytest.mark.parametrize("skip", ["model.embed_tokens.weight", "model.layers.1.mlp.up_proj.weight"])
 def test_a_missing_tensor_is_named(tmp_path, skip):
     path = write_tiny_gguf(tmp_path / "m.gguf", config(), skip=(skip,))
-    with pytest.raises(ModelError, match="m.gguf.*is missing"):
+    with pytest.raises(ModelError, match=r"m.gguf.*is missing"):
         load_checkpoint(path)
 
 
@@ -111,7 +115,7 @@ def test_a_truncated_file_is_one_clear_error(tmp_path, share):
     path = write_tiny_gguf(tmp_path / "m.gguf", config())
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(ModelError, match="m.gguf") as error:
+    with pytest.raises(ModelError, match=r"m\.gguf") as error:
         load_checkpoint(path)
     assert "\n" not in str(error.value)
 

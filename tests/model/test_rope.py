@@ -9,7 +9,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from glimpse.errors import ModelError
 from glimpse.model.hf_config import spec_from_config
-from glimpse.model.rope import Rotary, RopeSpec
+from glimpse.model.rope import RopeSpec, Rotary
 from glimpse.model.rope_scaling import Dynamic, Plain
 from tests.tiny import tiny_config
 
@@ -83,7 +83,7 @@ def test_a_scaling_without_its_factor_is_one_clear_error():
 
 
 def test_partial_rotation_is_refused():
-    with pytest.raises(ModelError, match="partial_rotary_factor 0.5"):
+    with pytest.raises(ModelError, match=r"partial_rotary_factor 0\.5"):
         spec_from_config(tiny_config("llama", partial_rotary_factor=0.5))
 
 

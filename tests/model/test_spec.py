@@ -89,6 +89,9 @@ def test_an_unused_window_setting_is_fine():
         ({"num_hidden_layers": "two"}, "num_hidden_layers"),
         ({"hidden_size": 50, "head_dim": 8}, "not a valid llama configuration"),
         ({"architectures": None, "model_type": "rwkv"}, "rwkv"),
+        ({"architectures": [["LlamaForCausalLM"]]}, "is not supported"),
+        ({"num_attention_heads": 0}, "not a valid llama|heads is 0"),
+        ({"max_position_embeddings": -5}, "context_length is -5"),
     ],
 )
 def test_unusable_settings_are_named(extra, message):

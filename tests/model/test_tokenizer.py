@@ -9,9 +9,18 @@ from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
 from glimpse.model.tokenizer import load_tokenizer
 from glimpse.model.weights.gguf_file import open_gguf
 from tests.model.gguf_files import write_tiny_gguf
-from tests.tiny import tiny_config, write_json, write_tokenizer
+from tests.tiny import byte_vocabulary, tiny_config, write_json, write_tokenizer
 
-TEXTS = ["", " ", "hello there", "naïve 🤗 한국어 日本 e.g. a . b", "a  b\n\n\tc", "In 1234 the 5th", "<|im_end|>", "\ufffd"]
+TEXTS = [
+    "",
+    " ",
+    "hello there",
+    "naïve 🤗 한국어 日本 e.g. a . b",
+    "a  b\n\n\tc",
+    "In 1234 the 5th",
+    "<|im_end|>",
+    "\ufffd",
+]
 
 
 @pytest.fixture(params=["folder", "folder+bos", "gguf", "gguf+bos"])
@@ -95,9 +104,44 @@ def test_ids_equal_those_of_transformers(tmp_path, add_bos):
         assert ours.encode(text, parse_special=True) == theirs(text).input_ids
 
 
-def test_digits_and_words_split_as_the_file_says(tmp_path):
-    for pre, text, count in (("smollm", "1234", 4), ("llama-bpe", "1234", 4), ("qwen2", "the", 2)):
-        metadata = {"tokenizer.ggml.pre": pre}
-        path = write_tiny_gguf(tmp_path / f"{pre}.gguf", config(), metadata=metadata)
-        ids = tokenizer_from_gguf(open_gguf(path)).encode(text, add_special_tokens=False)
-        assert len(ids) == count
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        ("smollm", ["1", "2", "3", "4"]),
+        ("llama-bpe", ["123", "4"]),
+        ("qwen2", ["1", "2", "3", "4"]),
+        ("gpt-2", ["1234"]),
+    ],
+)
+def test_digits_are_split_as_the_file_says(tmp_path, pre, pieces):
+    """With merges for 12, 123 and 1234, only the splitting decides which of them apply."""
+    vocab, _ = byte_vocabulary(259)
+    metadata = {
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": [*vocab, "12", "123", "1234"],
+        "tokenizer.ggml.token_type": [3] * 3 + [1] * 259,
+        "tokenizer.ggml.merges": ["1 2", "12 3", "123 4"],
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    path = write_tiny_gguf(tmp_path / "m.gguf", config(), metadata=metadata)
+    tokenizer = tokenizer_from_gguf(open_gguf(path))
+    assert [tokenizer.decode([index]) for index in tokenizer.encode("1234")] == pieces
+
+
+@pytest.mark.parametrize(("setting", "start"), [(True, [1]), (False, []), (None, [1])])
+def test_sentencepiece_vocabularies_of_gguf_files(tmp_path, setting, start):
+    letters = ["▁", "a", "b", "ab", "▁a", "▁ab"]
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters],
+        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * len(letters),
+        "tokenizer.ggml.scores": [0.0] * 259 + [-float(rank) for rank in range(len(letters))],
+        "tokenizer.ggml.merges": None,
+        "tokenizer.ggml.pre": None,
+        "tokenizer.ggml.add_bos_token": setting,
+    }
+    tokenizer = tokenizer_from_gguf(open_gguf(write_tiny_gguf(tmp_path / "m.gguf", config(), metadata=metadata)))
+    assert tokenizer.encode("ab ab") == [*start, 264, 264]
+    assert tokenizer.decode(tokenizer.encode("ab </s> ü")) == "ab </s> ü"
+    assert tokenizer.special_ids >= {1, 2}
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_ids) == (1, (2,))

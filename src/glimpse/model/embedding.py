@@ -1,7 +1,7 @@
 """Token embeddings: a tensor in memory, or rows read from the checkpoint file when asked for.
 
-A packed head cannot be looked up by row, and a second, plain copy of a tied embedding would be a fifth of a small model's
-weights. So a packed tied model reads the few rows it needs from the file, which the operating system keeps cached.
+A packed head cannot be looked up by row, and a second, plain copy of a tied embedding would be a fifth of a small
+model's weights. So a packed tied model reads the few rows it needs from the file, which the operating system caches.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FileRows:
 
 
 class FileEmbedding:
-    """Looks rows up in the checkpoint file. Takes about a microsecond a token, against milliseconds for its forward."""
+    """Looks rows up in the checkpoint file: some microseconds a token, against milliseconds for its forward."""
 
     def __init__(self, rows: FileRows, dtype: torch.dtype) -> None:
         self.rows, self.dtype = rows, dtype

@@ -28,9 +28,12 @@ def spec_from_gguf(file: GgufFile) -> DecoderSpec:
             f"{file.path}: GGUF architecture {family!r} is not supported; these are: {', '.join(ARCHITECTURES)}"
         )
     keys = _Keys(file, family)
-    _refuse_unsupported(keys)
-    spec = _spec(keys)
-    check_sizes(spec, str(file.path))
+    try:
+        _refuse_unsupported(keys)
+        spec = _spec(keys)
+        check_sizes(spec, str(file.path))
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ModelError(f"{file.path}: metadata of {family!r} is not usable: {error}") from error
     return spec
 
 
@@ -102,7 +105,9 @@ def _eos(file: GgufFile) -> tuple[int, ...]:
 def _scaling(keys: _Keys, head_dim: int) -> RopeScaling:
     kind = keys.get("rope.scaling.type", "none")
     if kind not in _READERS:
-        raise ModelError(f"{keys.file.path}: rotary scaling {kind!r} is not supported; these are: {', '.join(_READERS)}")
+        raise ModelError(
+            f"{keys.file.path}: rotary scaling {kind!r} is not supported; these are: {', '.join(_READERS)}"
+        )
     stored = keys.file.tensors.get("rope_freqs.weight")
     if stored is None:
         return _READERS[kind](keys)

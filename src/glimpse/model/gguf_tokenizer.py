@@ -54,23 +54,44 @@ def _byte_level(file: GgufFile) -> Tokenizer:
     if name not in _SPLITTINGS:
         raise ModelError(f"{file.path}: text splitting {name!r} is not supported; these are: {', '.join(_SPLITTINGS)}")
     splitting = _SPLITTINGS[name]
-    tokens: list[str] = _need(file, "tokens")
-    merges = [tuple(merge.split(" ", 1)) for merge in _need(file, "merges")]
+    tokens, merges = _need(file, "tokens"), _need(file, "merges")
+    try:
+        backend = _backend(file, splitting, tokens, merges)
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ModelError(f"{file.path}: the tokenizer cannot be read: {error}") from error
+    return Tokenizer(_wrapped(file, backend, tokens))
+
+
+def _backend(file: GgufFile, splitting: _Splitting, tokens: list[str], merges: list[str]) -> Backend:
     vocabulary = {text: index for index, text in enumerate(tokens)}
-    backend = Backend(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=splitting.whole_words))
+    pairs = [(first, second) for first, _, second in (merge.partition(" ") for merge in merges)]
+    backend = Backend(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=splitting.whole_words))
     if splitting.normalize:
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(splitting)
     backend.decoder = decoders.ByteLevel()
-    kinds = file.metadata.get("tokenizer.ggml.token_type", [])
-    backend.add_special_tokens([_added(text) for text, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL])
-    backend.add_tokens([_added(text, False) for text, kind in zip(tokens, kinds, strict=False) if kind == _USER_DEFINED])
+    _set_added(file, backend, tokens)
+    _set_bos(file, backend, tokens, default=splitting.adds_bos)
+    return backend
+
+
+def _set_added(file: GgufFile, backend: Backend, tokens: list[str]) -> None:
+    """Name the tokens that are cut out of a text before it is split."""
+    typed = list(zip(tokens, file.metadata.get("tokenizer.ggml.token_type", []), strict=False))
+    backend.add_special_tokens([_added(text, special=True) for text, kind in typed if kind == _CONTROL])
+    backend.add_tokens([_added(text, special=False) for text, kind in typed if kind == _USER_DEFINED])
+
+
+def _set_bos(file: GgufFile, backend: Backend, tokens: list[str], *, default: bool) -> None:
+    """Put BOS before every text if the file says so, or `default` where it says nothing."""
     bos = file.metadata.get("tokenizer.ggml.bos_token_id")
-    if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", splitting.adds_bos):
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{tokens[bos]} $A", pair=f"{tokens[bos]} $A $B", special_tokens=[(tokens[bos], bos)]
-        )
-    return Tokenizer(_wrapped(file, backend, tokens))
+    before: str = ""
+    special: list[tuple[str, int]] = []
+    if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", default):
+        before, special = f"{tokens[bos]} ", [(tokens[bos], bos)]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{before}$A", pair=f"{before}$A $B", special_tokens=special
+    )
 
 
 def _need(file: GgufFile, name: str) -> Any:
@@ -80,7 +101,7 @@ def _need(file: GgufFile, name: str) -> Any:
     return file.metadata[key]
 
 
-def _added(text: str, special: bool = True) -> AddedToken:
+def _added(text: str, *, special: bool) -> AddedToken:
     return AddedToken(text, special=special, normalized=False)
 
 
@@ -96,12 +117,13 @@ def _pre_tokenizer(splitting: _Splitting) -> pre_tokenizers.PreTokenizer:
 
 def _wrapped(file: GgufFile, backend: Backend, tokens: list[str]) -> Any:
     """A transformers tokenizer with the file's special tokens and chat template."""
-    from transformers import PreTrainedTokenizerFast
+    import transformers
 
+    kind: Any = transformers.PreTrainedTokenizerFast
     ids = {name: file.metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
     named = {name: tokens[index] for name, index in ids.items() if index is not None and index < len(tokens)}
     template = file.metadata.get("tokenizer.chat_template")
-    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=template, **named)
+    return kind(tokenizer_object=backend, chat_template=template, **named)
 
 
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
@@ -115,4 +137,8 @@ def _sentencepiece(file: GgufFile) -> Tokenizer:
         fast = AutoTokenizer.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
     except Exception as error:  # transformers raises many kinds
         raise ModelError(f"{file.path}: the tokenizer cannot be read: {' '.join(str(error).split())}") from error
-    return Tokenizer(fast)
+    # Only the splitting is taken over: which tokens are special, or end a text, differs between transformers' versions.
+    backend, tokens = fast.backend_tokenizer, _need(file, "tokens")
+    _set_added(file, backend, tokens)
+    _set_bos(file, backend, tokens, default=True)
+    return Tokenizer(_wrapped(file, backend, tokens))

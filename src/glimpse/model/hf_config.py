@@ -63,10 +63,10 @@ def supported() -> str:
 
 def _family(raw: Mapping[str, Any], label: str) -> str:
     names = raw.get("architectures") or [f"unnamed (model_type {raw.get('model_type')!r})"]
-    if not isinstance(names, list) or names[0] not in ARCHITECTURES:
-        found = names[0] if isinstance(names, list) else names
-        raise ModelError(f"{label}: architecture {found} is not supported; {supported()}")
-    return ARCHITECTURES[names[0]]
+    name = str(names[0] if isinstance(names, list) else names)
+    if name not in ARCHITECTURES:
+        raise ModelError(f"{label}: architecture {name} is not supported; {supported()}")
+    return ARCHITECTURES[name]
 
 
 def refuse_unsupported(raw: Mapping[str, Any], label: str) -> None:
@@ -84,7 +84,7 @@ def _complete(family: str, raw: Mapping[str, Any], label: str) -> Any:
     """The config with transformers' defaults filled in, both rotary spellings brought to `rope_parameters`."""
     import transformers
 
-    kinds = {
+    kinds: dict[str, Any] = {
         "llama": transformers.LlamaConfig,
         "mistral": transformers.MistralConfig,
         "qwen2": transformers.Qwen2Config,
@@ -137,10 +137,21 @@ def as_ids(value: int | list[int] | None) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "context_length",
+)
+
+
 def check_sizes(spec: DecoderSpec, label: str) -> None:
     """Refuse sizes that cannot be right, before any weight is read."""
-    sizes = ("vocab_size", "hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim", "context_length")
-    for name in sizes:
+    for name in _SIZES:
         if getattr(spec, name) < 1:
             raise ModelError(f"{label}: {name} is {getattr(spec, name)}; it must be at least 1")
     if spec.heads % spec.kv_heads:

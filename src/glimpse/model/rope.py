@@ -42,8 +42,8 @@ class Rotary:
     def at(self, positions: Tensor, rope_lengths: Tensor, dtype: torch.dtype) -> Rotation:
         """The rotation for `positions` [N] int64.
 
-        `rope_lengths` [N] int64 matters to `dynamic` scaling only: a token at position t of a request whose prompt has P
-        tokens has length max(P, t + 1), which is what a plain token-by-token run would have seen.
+        `rope_lengths` [N] int64 matters to `dynamic` scaling only: a token at position t of a request whose prompt has
+        P tokens has length max(P, t + 1), which is what a plain token-by-token run would have seen.
         """
         scaling, frequencies = self.spec.scaling, self._frequencies
         if scaling.by_length:

@@ -13,14 +13,14 @@ Parameters = Mapping[str, Any]
 
 
 def scaling_from_config(config: Any, label: str) -> tuple[float, RopeScaling]:
-    """Rotary base and scaling of a transformers config. ModelError for a kind that is not supported or lacks a value."""
+    """Rotary base and scaling of a transformers config. ModelError for an unsupported kind or a missing value."""
     parameters = config.rope_parameters or {}
     parameters = parameters.get("full_attention", parameters)
     kind = parameters.get("rope_type", "default")
     if kind not in _READERS:
         raise ModelError(f"{label}: rotary scaling {kind!r} is not supported; these are: {', '.join(_READERS)}")
-    if parameters.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ModelError(f"{label}: partial_rotary_factor {parameters['partial_rotary_factor']} is not supported; only 1.0 is")
+    if (part := parameters.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise ModelError(f"{label}: partial_rotary_factor {part} is not supported; only 1.0 is")
     try:
         return float(parameters["rope_theta"]), _READERS[kind](parameters, config.max_position_embeddings)
     except (KeyError, TypeError, ValueError) as error:
@@ -28,7 +28,7 @@ def scaling_from_config(config: Any, label: str) -> tuple[float, RopeScaling]:
 
 
 def yarn_attention_factor(factor: float, mscale: float | None = None, mscale_all_dim: float | None = None) -> float:
-    """0.1 ln(factor) + 1 (YaRN, equation 15), or the ratio of two such terms where the checkpoint gives both weights."""
+    """0.1 ln(factor) + 1 (YaRN, equation 15), or the ratio of two such terms where a checkpoint gives both weights."""
 
     def term(weight: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0

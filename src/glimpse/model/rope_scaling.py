@@ -1,7 +1,7 @@
 """Rotary scalings: how each stretches the rotation frequencies past the trained length.
 
-Every scaling is a small frozen object without state, so one long request can never change a later short one. The formulas
-give the same float32 values as transformers' `ROPE_INIT_FUNCTIONS`.
+Every scaling is a small frozen object without state, so one long request can never change a later short one. The
+formulas give the same float32 values as transformers' `ROPE_INIT_FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RopeScaling(Protocol):
         """What cosines and sines are multiplied by."""
 
     def frequencies(self, theta: float, head_dim: int, lengths: Tensor | None = None) -> Tensor:
-        """Radians per position, [head_dim / 2] float32; [N, head_dim / 2] where `by_length` and `lengths` [N] is given."""
+        """Radians per position, [head_dim / 2] float32; [N, head_dim / 2] if `by_length` and given `lengths` [N]."""
 
     def context_length(self, max_positions: int) -> int:
         """How many tokens a request may have, given the checkpoint's `max_position_embeddings`."""

@@ -33,8 +33,8 @@ class DecoderSpec:
     context_length: int
     """Most tokens a request may have, prompt and completion together.
 
-    `max_position_embeddings` of the checkpoint; times the factor for `dynamic` scaling, and for `yarn` the larger of it and
-    the trained length times the factor.
+    `max_position_embeddings` of the checkpoint; times the factor for `dynamic` scaling, and for `yarn` the larger of it
+    and the trained length times the factor.
     """
     eos_token_ids: tuple[int, ...]
 

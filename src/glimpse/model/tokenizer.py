@@ -14,7 +14,7 @@ Message = Mapping[str, str]
 
 
 class Tokenizer:
-    """A tokenizer whose prompts are plain text: `<|im_end|>` in a prompt is nine characters unless parsing is asked for."""
+    """A tokenizer whose prompts are plain text: `<|im_end|>` in one is ten characters unless parsing is asked for."""
 
     def __init__(self, fast: Any) -> None:
         self._fast = fast
@@ -24,10 +24,10 @@ class Tokenizer:
         self._backend.no_padding()
         self._lock = threading.Lock()
         added = self._backend.get_added_tokens_decoder()
-        self.special_texts: Mapping[str, int] = {token.content: index for index, token in added.items() if token.special}
-        self.special_ids: frozenset[int] = frozenset(self.special_texts.values()) | frozenset(fast.all_special_ids)
+        self.special_texts: dict[str, int] = {token.content: index for index, token in added.items() if token.special}
+        self.special_ids: frozenset[int] = frozenset(self.special_texts.values()) | set(fast.all_special_ids)
         self.vocab_size: int = 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
-        """One more than the largest id with a text. A model may have more rows: ids from here on must not be emitted."""
+        """One more than the largest id with a text. A model may have more rows; they have no text."""
         self.bos_token_id: int | None = fast.bos_token_id
         self.eos_token_ids: tuple[int, ...] = () if fast.eos_token_id is None else (fast.eos_token_id,)
         self.has_chat_template: bool = bool(fast.chat_template)
@@ -35,15 +35,14 @@ class Tokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = False) -> list[int]:
         """Token ids of `text`.
 
-        `add_special_tokens` adds what the checkpoint puts around a text (often BOS). `parse_special` reads `<|im_end|>` and
-        the like as single special tokens; then a BOS written in the text counts, and none is added before it.
+        `add_special_tokens` adds what the checkpoint puts around a text (often BOS). `parse_special` reads `<|im_end|>`
+        and the like as single special tokens; then a BOS written in the text counts, and none is added before it.
         """
         with self._lock:
             self._backend.encode_special_tokens = not parse_special
             ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
-        if parse_special and add_special_tokens and self.bos_token_id is not None and ids[:2] == [self.bos_token_id] * 2:
-            del ids[0]
-        return ids
+        doubled = parse_special and add_special_tokens and ids[:2] == [self.bos_token_id] * 2
+        return ids[1:] if doubled else ids
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Text of `ids`, spaces exactly as the tokens have them. Ids without a text add nothing."""
@@ -64,10 +63,10 @@ class Tokenizer:
         return text
 
     def chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
-        """Ids of a conversation: what the chat template gives and nothing more, so BOS is there once or not at all.
+        """Ids of a conversation: what the chat template gives and nothing more, so no second BOS is put before it.
 
-        Special-token text inside a message stays text (see `chat.encode_chat`). Raises ArgumentError for messages that are
-        not role and content strings, or that the template refuses.
+        Special-token text inside a message stays text (see `chat.encode_chat`). Raises ArgumentError for messages that
+        are not role and content strings, or that the template refuses.
         """
         return encode_chat(self, messages, add_generation_prompt=add_generation_prompt)
 
@@ -84,5 +83,5 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         reason = " ".join(str(error).split())
         raise ModelError(f"{folder}: the tokenizer cannot be read: {reason}") from error
     if not getattr(fast, "is_fast", False):
-        raise ModelError(f"{folder}: the tokenizer has no fast form (tokenizer.json); convert it with transformers first")
+        raise ModelError(f"{folder}: the tokenizer has no fast form (tokenizer.json); convert it first")
     return Tokenizer(fast)

@@ -1,4 +1,4 @@
-"""Where weights come from: one protocol over safetensors, GGUF and memory. Names are those of Hugging Face checkpoints."""
+"""Where weights come from: one protocol over safetensors, GGUF and memory, names as in Hugging Face checkpoints."""
 
 from glimpse.model.weights.source import WeightSource
 

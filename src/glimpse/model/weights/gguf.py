@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import torch
-from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 from torch import Tensor
 
@@ -47,8 +47,8 @@ def gguf_name(name: str) -> str:
 class GgufWeights:
     """A `WeightSource` over a GGUF file.
 
-    `interleaved` gives the heads of q and k where the file pairs neighbouring rotary dimensions (its "llama" architecture);
-    they are put back into the order of Hugging Face checkpoints.
+    `interleaved` gives the heads of q and k where the file pairs neighbouring rotary dimensions (its "llama"
+    architecture); they are put back into the order of Hugging Face checkpoints.
     """
 
     def __init__(self, file: GgufFile, interleaved: dict[str, int] | None = None) -> None:
@@ -65,7 +65,7 @@ class GgufWeights:
 
     def tensor(self, name: str) -> Tensor:
         found = self._find(name)
-        tensor = _dequantised(self._raw(found), found)
+        tensor = _dequantised(self._raw(found), found, self._file.path)
         heads = self._interleaved.get(name.rsplit(".", 2)[-2])
         return tensor if heads is None else _halves_apart(tensor, heads)
 
@@ -82,13 +82,14 @@ class GgufWeights:
 
     def _raw(self, found: GgufTensor) -> Bytes:
         # Mapped anew for each tensor and unmapped after it, so pages already read do not count as memory.
+        shape = found.bytes // found.row_bytes, found.row_bytes
         try:
-            return np.memmap(self._file.path, np.uint8, "r", found.offset, (found.bytes // found.row_bytes, found.row_bytes))
+            return np.memmap(self._file.path, np.uint8, "r", found.offset, shape)
         except (OSError, ValueError) as error:
             raise ModelError(f"{self._file.path}: tensor {found.name!r} cannot be read: {error}") from error
 
 
-def _dequantised(raw: Bytes, found: GgufTensor) -> Tensor:
+def _dequantised(raw: Bytes, found: GgufTensor, path: Path) -> Tensor:
     out = np.empty((len(raw), found.shape[-1]), dtype=np.float32)
     try:
         # In blocks: the package keeps several float32 temporaries of what it is given.
@@ -96,8 +97,9 @@ def _dequantised(raw: Bytes, found: GgufTensor) -> Tensor:
             block = raw[start : start + _BLOCK_ROWS]
             out[start : start + len(block)] = dequantize(block, found.kind)
     except NotImplementedError as error:
-        kind = GGMLQuantizationType(found.kind).name
-        raise ModelError(f"tensor {found.name!r} is stored as {kind}, which the gguf package cannot dequantise") from error
+        raise ModelError(
+            f"{path}: tensor {found.name!r} is stored as {found.kind.name}, which the gguf package cannot dequantise"
+        ) from error
     return torch.from_numpy(out).view(found.shape)
 
 

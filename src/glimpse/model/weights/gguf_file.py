@@ -1,7 +1,7 @@
 """The GGUF container: metadata and where tensors lie.
 
-The gguf package's own reader makes two array views of every string, which takes two seconds on a vocabulary of 49,152; this
-one reads the same file in a tenth of one. Block sizes and dequantisation stay the package's.
+The gguf package's own reader makes two array views of every string, which takes two seconds on a vocabulary of 49,152;
+this one reads the same file in a tenth of one. Block sizes and dequantisation stay the package's.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class GgufFile:
 
 
 def open_gguf(path: Path) -> GgufFile:
-    """Read the head of a GGUF file and check that all its tensors are there. ModelError if it is broken or cut short."""
+    """Read the head of a GGUF file and check that its tensors are there. ModelError if it is broken or cut short."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _parse(path, data)
-    except (struct.error, ValueError, OSError, IndexError, OverflowError, MemoryError) as error:
+    except (struct.error, ValueError, TypeError, LookupError, ArithmeticError, OSError, RecursionError) as error:
         raise ModelError(f"{path}: not a whole GGUF file: {error}") from error
 
 

@@ -32,7 +32,8 @@ class Entry:
 class SafetensorsWeights:
     """A `WeightSource` over a folder.
 
-    A file is mapped anew for each tensor and unmapped when that is dropped, so pages already read do not count as memory.
+    A file is mapped anew for each tensor and unmapped when that is dropped, so pages already read do not count as
+    memory.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +94,7 @@ def _read_index(folder: Path) -> dict[str, Path]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a safetensors index with a 'weight_map' ({error})") from error
     for name, shard in shards.items():
-        if shard.resolve().parent != folder.resolve() and not shard.is_symlink():
+        if names[name] != shard.name:
             raise ModelError(f"{path}: names {shard} for tensor {name!r}; shards must lie beside the index")
         if not shard.is_file():
             raise ModelError(f"{path}: shard {shard.name} (tensor {name!r}) is missing; download the checkpoint again")

@@ -22,7 +22,7 @@ class WeightSource(Protocol):
         """Shape of a tensor, without reading it."""
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor in the file's floating dtype (float32 if quantised), maybe a view of the mapped file: copy to keep.
+        """The tensor in the file's own dtype (float32 if quantised), maybe a view of the mapped file: copy to keep.
 
         Raises ModelError naming file and tensor if it cannot be read.
         """
