@@ -68,3 +68,26 @@ def paged(
         importance[row, :, :base] = terms.sum(0).view(kv_heads, group, base).sum(1)
         means[row] = torch.logsumexp(scores, -1).mean(0)
     return out, importance, means
+
+
+def recalled(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    selected: Tensor,
+    counts: Tensor,
+    bases: Tensor,
+    lengths: Tensor,
+    table: Tensor,
+    page_size: int,
+) -> Tensor:
+    """[rows, heads, dim]; see `Recalled`. Computed in the dtype of `q`."""
+    out = torch.zeros_like(q)
+    for row, (count, base, length) in enumerate(zip(counts.tolist(), bases.tolist(), lengths.tolist(), strict=True)):
+        if length == 0:
+            continue
+        tail = slots_of(table[row], torch.arange(base, length, device=q.device), page_size)
+        slots = torch.cat([selected[row, :, :count].long(), tail.expand(keys.shape[0], -1)], 1)
+        index = slots[..., None].expand(-1, -1, keys.shape[-1])
+        out[row] = mixed_by(scores_of(q[row : row + 1], keys.gather(1, index)), values.gather(1, index))[0]
+    return out

@@ -10,7 +10,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from glimpse.attention.triton.kinds import Block, Number, Ptr
 
 LOG2E = tl.constexpr(1.4426950408889634)
 STEEPEST = tl.constexpr(60.0)
@@ -18,14 +17,14 @@ STEEPEST = tl.constexpr(60.0)
 
 
 @triton.jit
-def slots_at(table: Ptr, positions: Block, mask: Block, PAGE: tl.constexpr) -> Block:
+def slots_at(table: tl.tensor, positions: tl.tensor, mask: tl.tensor, PAGE: tl.constexpr) -> tl.tensor:
     """The int64 slots of `positions` of the row whose page table begins at `table`."""
     page = tl.load(table + positions // PAGE, mask=mask, other=0)
     return page.to(tl.int64) * PAGE + positions % PAGE
 
 
 @triton.jit
-def softmax_step(scores: Block, peak: Block, total: Block):  # noqa: ANN201
+def softmax_step(scores: tl.tensor, peak: tl.tensor, total: tl.tensor):  # noqa: ANN201
     """One step of the online softmax (base 2): weights [M, BLOCK], the factor of what came before, new peak and total.
 
     A row that has seen nothing keeps its peak of -inf and weights of 0.
@@ -39,24 +38,24 @@ def softmax_step(scores: Block, peak: Block, total: Block):  # noqa: ANN201
 
 @triton.jit
 def paged_kernel(
-    q: Ptr,
-    keys: Ptr,
-    values: Ptr,
-    table: Ptr,
-    lengths: Ptr,
-    counts: Ptr,
-    tree: Ptr,
-    work: Ptr,
-    part_out: Ptr,
-    part_lse: Ptr,
-    importance: Ptr,
-    reference: Ptr,
-    weight: Ptr,
-    items: Number,
-    head_stride: Number,
-    table_stride: Number,
-    importance_stride: Number,
-    scale: Number,
+    q: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    table: tl.tensor,
+    lengths: tl.tensor,
+    counts: tl.tensor,
+    tree: tl.tensor,
+    work: tl.tensor,
+    part_out: tl.tensor,
+    part_lse: tl.tensor,
+    importance: tl.tensor,
+    reference: tl.tensor,
+    weight: tl.tensor,
+    items: tl.tensor,
+    head_stride: tl.tensor,
+    table_stride: tl.tensor,
+    importance_stride: tl.tensor,
+    scale: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     QUERIES: tl.constexpr,
@@ -136,12 +135,12 @@ def paged_kernel(
 
 @triton.jit
 def combine_kernel(
-    part_out: Ptr,
-    part_lse: Ptr,
-    first: Ptr,
-    counts: Ptr,
-    out: Ptr,
-    reference_out: Ptr,
+    part_out: tl.tensor,
+    part_lse: tl.tensor,
+    first: tl.tensor,
+    counts: tl.tensor,
+    out: tl.tensor,
+    reference_out: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     QUERIES: tl.constexpr,
@@ -190,15 +189,15 @@ def combine_kernel(
 
 @triton.jit
 def _mean_lse(
-    part_lse: Ptr,
-    begin: Number,
-    end: Number,
-    count: Number,
+    part_lse: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    count: tl.tensor,
     STRIDE: tl.constexpr,
     GROUP: tl.constexpr,
     QUERIES_PAD: tl.constexpr,
     PIECES: tl.constexpr,
-) -> Block:
+) -> tl.tensor:
     """The mean over a row's queries of one head's log-sum-exp over all pieces (base 2)."""
     query = tl.arange(0, QUERIES_PAD)
     peak = tl.full((QUERIES_PAD,), float("-inf"), tl.float32)

@@ -14,16 +14,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from glimpse.attention.triton.kinds import Number, Ptr, padded
+from glimpse.attention.triton.sizes import padded
 
 
 @triton.jit
 def _split_kernel(
-    lengths: Ptr,
-    work: Ptr,
-    first: Ptr,
-    rows: Number,
-    items: Number,
+    lengths: tl.tensor,
+    work: tl.tensor,
+    first: tl.tensor,
+    rows: tl.tensor,
+    items: tl.tensor,
     UNIT: tl.constexpr,
     ROWS: tl.constexpr,
     ITEMS: tl.constexpr,

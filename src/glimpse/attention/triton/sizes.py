@@ -1,17 +1,8 @@
-"""Names for what a kernel is handed. Triton reads no annotation but `tl.constexpr`; these are for the reader."""
+"""Sizes that launches need."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import torch
-
-Ptr: TypeAlias = Any
-"""A pointer to the first element of a tensor."""
-Number: TypeAlias = Any
-"""A scalar known at launch."""
-Block: TypeAlias = Any
-"""A tensor inside a kernel."""
 
 
 def padded(count: int, least: int = 1) -> int:
