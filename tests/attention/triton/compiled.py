@@ -95,6 +95,18 @@ def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Callable[
     return launch
 
 
+def select_case() -> Callable[[], Any]:
+    from glimpse.attention.triton.select import Selection, capacity
+
+    def launch() -> None:
+        ints = torch.zeros(2, 16, dtype=torch.int32)
+        selected, counts = capacity(2, 3, 4, 512, "cpu")
+        scores = torch.zeros(4, 2, 3, 8192)
+        Selection(16)(scores, *[ints[0]] * 3, ints, selected, counts, running=scores, decays=torch.zeros(2))
+
+    return launch
+
+
 BF16 = torch.bfloat16
 CASES: dict[str, Callable[[], Any]] = {
     "decode-8b": attention_case(32, 8, 128, 1, False, BF16),
@@ -103,6 +115,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "verify-135m": attention_case(9, 3, 64, 9, True, BF16),
     "draft-8b": recalled_case(32, 8, 128, 8),
     "draft-135m": recalled_case(9, 3, 64, 1),
+    "select": select_case(),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),
 }
 

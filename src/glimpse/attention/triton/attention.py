@@ -34,7 +34,8 @@ class PagedConfig:
     block: int = 64
     """Positions a program handles at a time."""
     warps: int = 4
-    stages: int = 3
+    stages: int = 5
+    """(stages - 1) / 2 blocks are in flight: keys wait for the page table, which is loaded one stage before."""
     waves: float = 2.0
     """Programs per multiprocessor that the pieces should fill."""
     pieces: int = 32

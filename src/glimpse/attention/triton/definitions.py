@@ -91,3 +91,13 @@ def recalled(
         index = slots[..., None].expand(-1, -1, keys.shape[-1])
         out[row] = mixed_by(scores_of(q[row : row + 1], keys.gather(1, index)), values.gather(1, index))[0]
     return out
+
+
+def selection(scores: Tensor, length: int, budget: int, sinks: int, recent: int) -> Tensor:
+    """[B] int64 positions, sorted: what one segment with `scores` [length] selects; see `Selection`."""
+    if length <= budget:
+        return torch.arange(length, device=scores.device)
+    order = torch.sort(scores[sinks : length - recent], descending=True, stable=True).indices + sinks
+    ids = torch.arange(length, device=scores.device)
+    chosen = torch.cat([ids[:sinks], order[: budget - sinks - recent], ids[length - recent :]])
+    return chosen.sort().values

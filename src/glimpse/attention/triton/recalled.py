@@ -142,7 +142,7 @@ class RecalledConfig:
     pieces: int = 4
     """Programs a row and key/value head, a power of two; short rows use fewer."""
     warps: int = 4
-    stages: int = 4
+    stages: int = 5
 
 
 class Recalled:
