@@ -1,0 +1,15 @@
+"""Sizes that launches need."""
+
+from __future__ import annotations
+
+import torch
+
+
+def padded(count: int, least: int = 1) -> int:
+    """The least power of two that is at least `count` and `least`: what a block's side must be."""
+    return max(least, 1 << max(0, count - 1).bit_length())
+
+
+def processors(device: torch.device) -> int:
+    """Streaming multiprocessors of the device; 132, an H200's, for the interpreter."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
