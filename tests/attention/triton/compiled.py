@@ -107,6 +107,32 @@ def select_case() -> Callable[[], Any]:
     return launch
 
 
+def fused_case() -> Callable[[], Any]:
+    from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
+
+    def launch() -> None:
+        x = torch.zeros(2, 4096, dtype=BF16)
+        rms_norm(x, x[0], 1e-5, x)
+        qkv, kv, angle = torch.zeros(2, 48, 128, dtype=BF16), torch.zeros(8, 64, 128, dtype=BF16), torch.zeros(2, 1, 128)
+        rotate_and_store(qkv, angle, angle, torch.zeros(2, dtype=torch.int64), kv, kv, 32, norm=kv[0], eps=1e-6)
+        silu_mul(x)
+
+    return launch
+
+
+def sample_case(dtype: torch.dtype) -> Callable[[], Any]:
+    from glimpse.attention.triton.accept import accept_chains
+    from glimpse.attention.triton.picking import RowSettings, Sample
+
+    def launch() -> None:
+        double, ids = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)
+        settings = RowSettings(double, ids, double, double)
+        Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids)
+        accept_chains(ids.view(1, 2), ids[None, :1], torch.zeros(1, dtype=torch.int32))
+
+    return launch
+
+
 BF16 = torch.bfloat16
 CASES: dict[str, Callable[[], Any]] = {
     "decode-8b": attention_case(32, 8, 128, 1, False, BF16),
@@ -116,6 +142,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "draft-8b": recalled_case(32, 8, 128, 8),
     "draft-135m": recalled_case(9, 3, 64, 1),
     "select": select_case(),
+    "fused": fused_case(),
+    "sample": sample_case(BF16),
+    "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),
 }
 
