@@ -36,14 +36,22 @@ class DeviceRounds:
     """
 
     def __init__(
-        self, decoder: Decoder, pool: PagePool, rows: DeviceRows, recall: DeviceRecall, settings: RoundSettings
+        self,
+        decoder: Decoder,
+        pool: PagePool,
+        rows: DeviceRows,
+        recall: DeviceRecall,
+        settings: RoundSettings,
+        vocab: int,
     ) -> None:
+        """`vocab`: ids below it may be picked (the tokenizer's size)."""
         spec = decoder.spec
         self.rows, self.recall, self.settings = rows, recall, settings
         self._decoder, self._pool = decoder, pool
         self._shape = HeadShape(spec.heads, spec.kv_heads, spec.head_dim)
-        self._forward = FusedForward(decoder, pool, rows.tokens.shape[1])
-        self._choose = Choose(rows.settings, spec.vocab_size)
+        self.forward = FusedForward(decoder, pool, rows.tokens.shape[1])
+        self._vocab = vocab
+        self._choose: dict[int, Choose] = {}
         self._recalled = Recalled(self._shape, rows.size, pool.page_size, decoder.device)
         self._paged: dict[int, Paged] = {}
         budget = settings.budget
@@ -68,6 +76,7 @@ class DeviceRounds:
 
     def draft(self, count: int) -> None:
         """Drafts `count` more tokens for every active row."""
+        self._prepare(1)
         for _ in range(count):
             self._run(("draft",), self._draft)
 
@@ -108,12 +117,14 @@ class DeviceRounds:
             return self._recalled(q, keys, values, recall.slots[layer], recall.count, recall.base, lengths, rows.table)
 
         tokens, positions, slots = self._feed(first, 1)
-        hidden = self._forward(tokens, positions, slots, mix)
-        chosen = self._choose(self._decoder.head(hidden), positions + 1, 1)
-        place = rows.drafted[:, None].long()
-        rows.tokens.scatter_(1, positions[:, None] + 1, chosen.tokens)
-        rows.confidence.scatter_(1, place, chosen.confidence)
-        rows.entropy.scatter_(1, place, chosen.entropy)
+        hidden = self.forward(tokens, positions, slots, mix)
+        chosen = self._choose[1](self._decoder.head(hidden), positions + 1)
+        place = rows.drafted[:, None].long().clamp_max(rows.entropy.shape[1] - 1)
+        after = positions[:, None] + 1
+        kept = torch.where(rows.active[:, None] > 0, chosen.tokens[:, None], rows.tokens.gather(1, after))
+        rows.tokens.scatter_(1, after, kept)
+        rows.confidence.scatter_(1, place, chosen.probabilities[:, None])
+        rows.entropy.scatter_(1, place, chosen.entropies[:, None])
         rows.drafted.add_(rows.active)
 
     def _verify(self, count: int, *, learn: bool) -> None:
@@ -128,9 +139,9 @@ class DeviceRounds:
             return paged(q, keys, values, rows.table, lengths, importance=self._importance(layer) if learn else None)
 
         tokens, positions, slots = self._feed(first, count)
-        hidden = self._forward(tokens, positions, slots, mix)
-        picks = self._choose(self._decoder.head(hidden), positions + 1, count).tokens
-        self._commit(picks, tokens.view(-1, count)[:, 1:], positions.view(-1, count) + 1)
+        hidden = self.forward(tokens, positions, slots, mix)
+        picks = self._choose[count](self._decoder.head(hidden), positions + 1).tokens
+        self._commit(picks.view(-1, count), tokens.view(-1, count)[:, 1:], positions.view(-1, count) + 1)
         rows.active.mul_((rows.length + rows.committed.shape[1] <= rows.limit).int())
         if learn:
             self._choose_sets(rows.length - 1, first)
@@ -141,7 +152,7 @@ class DeviceRounds:
         accepted = (picks[:, :-1] == drafts).int().cumprod(1).sum(1, dtype=torch.int32)
         rows.counts.copy_((accepted + 1) * rows.active)
         kept = torch.arange(count, device=picks.device) < rows.counts[:, None]
-        rows.committed[:, :count] = picks
+        rows.committed[:, :count].copy_(picks)
         rows.tokens.scatter_(1, places, torch.where(kept, picks, rows.tokens.gather(1, places)))
         rows.length.add_(rows.counts)
         rows.drafted.zero_()
@@ -164,3 +175,4 @@ class DeviceRounds:
         if count not in self._paged:
             page_size, device = self._pool.page_size, self._decoder.device
             self._paged[count] = Paged(self._shape, self.rows.size, count, page_size, device)
+            self._choose[count] = Choose(self.rows, count, self._vocab)

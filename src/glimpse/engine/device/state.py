@@ -7,21 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Sampling settings of B rows, on the device."""
-
-    temperature: Tensor
-    """[B] float32; 0 is greedy."""
-    top_k: Tensor
-    """[B] int32; 0 is off."""
-    top_p: Tensor
-    """[B] float32; 1 is off."""
-    min_p: Tensor
-    """[B] float32; 0 is off."""
-    seeds: Tensor
-    """[B] int64."""
+from glimpse.attention.triton.picking import RowSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +30,10 @@ class DeviceRows:
     """[B] int32: a row goes idle when another round could reach beyond this length."""
     table: Tensor
     """[B, pages] int32: the page of each page_size positions."""
-    settings: Settings
+    settings: RowSettings
+    """[B] each."""
+    seeds: Tensor
+    """[B] int64."""
     entropy: Tensor
     """[B, most] float32: entropy in nats of each draft law."""
     confidence: Tensor
@@ -66,12 +55,11 @@ class DeviceRows:
         def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        settings = Settings(
-            zeros(size, dtype=torch.float32),
-            zeros(size),
-            torch.ones(size, device=device),
-            zeros(size, dtype=torch.float32),
-            zeros(size, dtype=torch.int64),
+        settings = RowSettings(
+            temperature=torch.ones(size, dtype=torch.float64, device=device),
+            top_k=torch.ones(size, dtype=torch.int64, device=device),
+            top_p=torch.full((size,), torch.inf, dtype=torch.float64, device=device),
+            log_min_p=torch.full((size,), -torch.inf, dtype=torch.float64, device=device),
         )
         return cls(
             tokens=zeros(size, width, dtype=torch.int64),
@@ -81,6 +69,7 @@ class DeviceRows:
             limit=zeros(size),
             table=zeros(size, pages),
             settings=settings,
+            seeds=zeros(size, dtype=torch.int64),
             entropy=zeros(size, most, dtype=torch.float32),
             confidence=zeros(size, most, dtype=torch.float32),
             counts=zeros(size),
