@@ -20,6 +20,7 @@ from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.request import Request
+from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import load_checkpoint, resolve_model
@@ -70,7 +71,7 @@ class LLM:
         _check_device(device)
         if threads is not None:
             torch.set_num_threads(_at_least_one("threads", threads))
-        hear = progress or _silent
+        hear = progress or (lambda stage, done, total: None)
         checkpoint = load_checkpoint(
             resolve_model(model),
             dtype=_dtype(dtype),
@@ -100,6 +101,11 @@ class LLM:
     def context_length(self) -> int:
         """Tokens of prompt and output together, at most."""
         return self._loaded.context
+
+    @property
+    def loaded(self) -> Loaded:
+        """The checkpoint in memory with its cache, for tools that build engines of their own."""
+        return self._loaded
 
     @property
     def tokenizer(self) -> Any:
@@ -144,12 +150,12 @@ class LLM:
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        (request,) = self._requests([prompt], replace(params or SamplingParams(), n=1))
+        (request,) = self._requests([prompt], _single(params))
         return self._stream(request)
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
-        return self.generate([self.tokenizer.chat(messages)], params)[0]
+        return self.generate([self.tokenizer.chat(messages)], _single(params))[0]
 
     def compare(
         self,
@@ -165,7 +171,7 @@ class LLM:
         speculative run as it is written.
         """
         plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
-        settled = self._settled(replace(params or SamplingParams(), n=1))
+        settled = self._settled(_single(params))
         speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()
@@ -201,7 +207,8 @@ class LLM:
         try:
             yield ids
         finally:
-            self._loaded.prefixes.drop(key)
+            if key is not None:
+                self._loaded.prefixes.drop(key)
 
     def close(self) -> None:
         """Drops weights and cache."""
@@ -236,7 +243,7 @@ class LLM:
         for request in requests:
             engine.add(request)
         try:
-            while engine.busy:
+            while not all(request.finished for request in requests):
                 engine.step()
         except BaseException:
             for request in requests:
@@ -244,20 +251,13 @@ class LLM:
             raise
 
     def _stream(self, request: Request) -> Iterator[StreamChunk]:
-        engine = self._engine
-        engine.add(request)
-        report = self._prefill_progress(request)
-        try:
-            while not request.finished:
-                for progress in engine.step():
-                    if progress.request is request and not request.finished:
-                        yield chunk_of(progress)
-                    elif progress.request is request:
-                        yield replace(chunk_of(progress), output=self._finish(request))
-                report(engine)
-        finally:
-            if not request.finished:
-                engine.cancel(request)
+        last = StreamChunk("", (), ())
+        for progress in follow(self._engine, request, self._prefill_progress(request)):
+            if progress.commit.finish_reason is None:
+                yield chunk_of(progress)
+            else:
+                last = chunk_of(progress)
+        yield replace(last, output=self._finish(request))
 
     def _prefill_progress(self, request: Request) -> Callable[[Engine], None]:
         total = len(request.prompt)
@@ -279,6 +279,13 @@ def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
     return isinstance(prompts, str) or all(isinstance(entry, int) for entry in prompts)
 
 
+def _single(params: SamplingParams | None) -> SamplingParams:
+    """The parameters of a call that gives one output."""
+    if params is not None and params.n not in (None, 1):
+        raise ArgumentError(f"n must be 1 here, not {params.n}; generate gives several outputs")
+    return params or SamplingParams()
+
+
 def _at_least_one(name: str, value: int) -> int:
     if value < 1:
         raise ArgumentError(f"{name} must be at least 1, not {value}")
@@ -296,7 +303,3 @@ def _dtype(name: str) -> torch.dtype:
 def _check_device(name: str) -> None:
     if name not in ("auto", "cpu"):
         raise ArgumentError(f"device {name!r} is not supported by this version; use auto or cpu")
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Hears progress and says nothing."""

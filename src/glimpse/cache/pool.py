@@ -42,10 +42,10 @@ class PagePool:
             raise ArgumentError(f"a cache of {pages} pages of {page_size} tokens is empty; both must be at least 1")
         size = (shape.layers, shape.kv_heads, pages * page_size, shape.head_dim)
         self.shape, self.pages, self.page_size = shape, pages, page_size
-        self.keys = torch.zeros(size, dtype=dtype, device=device)
-        self.values = torch.zeros(size, dtype=dtype, device=device)
+        self.keys = torch.empty(size, dtype=dtype, device=device)
+        self.values = torch.empty(size, dtype=dtype, device=device)
         self.promised = 0
-        """Pages that running requests may come to need, in whatever engine: what admission counts with."""
+        """Pages that living sequences may still take beyond those they hold, in whatever engine."""
         self._references = np.zeros(pages, dtype=np.int32)
         self._wished = np.zeros(pages, dtype=np.int32)
 
@@ -58,6 +58,11 @@ class PagePool:
     def free_pages(self) -> int:
         """Pages that nobody holds."""
         return int((self._references == 0).sum())
+
+    @property
+    def spare_pages(self) -> int:
+        """Free pages that no living sequence will come to need."""
+        return self.free_pages - self.promised
 
     def pages_for(self, tokens: int) -> int:
         """Pages that hold `tokens` positions."""

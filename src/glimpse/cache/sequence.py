@@ -11,7 +11,7 @@ from glimpse.cache.pool import PagePool
 class Sequence:
     """Maps the positions of one request to slots of the pool; grows for drafts and gives the surplus back.
 
-    `expected` is the length (tokens) it will probably reach: only a hint, used to keep its pages together.
+    `expected` is the length (tokens) it may reach: the pages for it are promised to it, and kept together if possible.
     `shared` are pages of a common prefix, already holding verified keys and values; they are never written.
     """
 
@@ -22,7 +22,8 @@ class Sequence:
         pool.retain(self.pages)
         self._wish = max(1, pool.pages_for(expected) - len(self.pages))
         self._first = pool.wish(self._wish)
-        self._own = 0
+        self._own = self._promise = 0
+        self._account(0, max(0, pool.pages_for(expected) - len(self.pages)))
 
     @property
     def capacity(self) -> int:
@@ -34,7 +35,7 @@ class Sequence:
         missing = self.pool.pages_for(length) - len(self.pages)
         if missing > 0:
             self.pages += self.pool.allocate(missing, self._first + self._own)
-            self._own += missing
+            self._account(self._own + missing, self._promise)
 
     def truncate(self, length: int) -> None:
         """Gives back the pages beyond `length` positions. Shared pages stay."""
@@ -42,14 +43,20 @@ class Sequence:
         surplus = self.pages[keep:]
         if surplus:
             del self.pages[keep:]
-            self._own -= len(surplus)
+            self._account(self._own - len(surplus), self._promise)
             self.pool.release(surplus)
 
     def release(self) -> None:
         """Gives everything back. The sequence is empty afterwards and may be used again."""
         self.pool.release(self.pages)
         self.pool.unwish(self._first, self._wish)
-        self.pages, self._own, self._wish, self.shared_len = [], 0, 0, 0
+        self._account(0, 0)
+        self.pages, self._wish, self.shared_len = [], 0, 0
+
+    def _account(self, own: int, promise: int) -> None:
+        """Notes pages taken and pages promised, and tells the pool what may still be taken."""
+        self.pool.promised += max(0, promise - own) - max(0, self._promise - self._own)
+        self._own, self._promise = own, promise
 
     def slots(self, start: int, stop: int) -> Tensor:
         """[stop - start] int64: the slots of positions start up to stop."""
@@ -60,7 +67,7 @@ class Sequence:
     def slots_of(self, positions: Tensor) -> Tensor:
         """The slots of any positions (any shape, int64), shared ones included."""
         size = self.pool.page_size
-        table = torch.tensor(self.pages, device=positions.device)
+        table = torch.tensor(self.pages, dtype=torch.int64, device=positions.device)
         return table[positions // size] * size + positions % size
 
     def extents(self, start: int, stop: int) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from glimpse.cli import compare, doctor, generate, models
+from glimpse.cli import calibrate, compare, doctor, generate, models, plan
 from glimpse.cli.commands import command
 from glimpse.cli.failures import USAGE, complain, guarded
 from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions
@@ -42,6 +42,8 @@ def _root(
 _GENERATING = (ModelOptions, SamplingOptions, PromptOptions, StreamOptions, OutputOptions)
 command(app, "generate", generate.generate, _GENERATING)
 command(app, "compare", compare.compare, (*_GENERATING, compare.DemoOptions))
+command(app, "plan", plan.plan, (plan.PlanOptions, OutputOptions))
+command(app, "calibrate", calibrate.calibrate, (calibrate.CalibrateOptions, OutputOptions))
 command(app, "models", models.models, (OutputOptions,))
 command(app, "doctor", doctor.doctor, (OutputOptions,))
 

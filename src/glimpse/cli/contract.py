@@ -45,6 +45,10 @@ class Model(Protocol):
         """The checkpoint's tokenizer."""
 
     @property
+    def loaded(self) -> Any:
+        """The checkpoint in memory (`glimpse.engine.loaded.Loaded`)."""
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """Every effective value; `budget`, `dtype` and `context_length` among them."""
 

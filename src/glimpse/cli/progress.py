@@ -15,6 +15,7 @@ _WORDS = {
     "weights": "loading weights",
     "prefill": "reading the prompt",
     "plain": "decoding plainly, for comparison",
+    "calibrate": "measuring steps",
 }
 _SHORT_PREFILL = 512
 """A prompt with fewer tokens is read before a bar could be looked at."""
@@ -36,7 +37,7 @@ class Bars:
             return
         if self._console.is_terminal:
             self._draw(stage, done, total)
-        elif stage in ("download", "weights") and stage not in self._said:
+        elif stage in ("download", "weights", "calibrate") and stage not in self._said:
             self._said.add(stage)
             complain(f"{_WORDS[stage]} ...")
 

@@ -36,7 +36,7 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
             f"acceptance {options.acceptance!r} judges chains, but drafter {options.drafter!r} gives trees"
         )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
-    costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes)
+    costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
     pacer = PACERS.get(options.pacer).build(
         PaceContext(
             costs=costs,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.forward import forward, load_of
@@ -27,10 +28,8 @@ class Engine:
         self.steps = 0
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
-        self._promised: dict[int, int] = {}
-        """Pages that each running row may come to need, shared ones not counted."""
         self._keep: Request | None = None
-        self._kept_key: tuple[int, ...] = ()
+        self._kept_key: Key | None = None
         self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer)
         self._settler = Settler(parts, self._running)
 
@@ -47,8 +46,9 @@ class Engine:
         return len(request.prompt)
 
     def add(self, request: Request) -> None:
-        """Queues a request; it must fit the pool when alone."""
-        self._waiting.append(request)
+        """Queues a request; one without room for a token has ended already."""
+        if not request.finished:
+            self._waiting.append(request)
 
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
@@ -59,9 +59,12 @@ class Engine:
                 self._retire(slot)
         request.committer.abort()
 
-    def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> tuple[int, ...]:
-        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key."""
-        self._keep = request
+    def keep_prompt(self, request: Request, report: Callable[[Engine], None]) -> Key | None:
+        """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key.
+
+        None where there is nothing to read: the prompt fills the context.
+        """
+        self._keep, self._kept_key = request, None
         self.add(request)
         try:
             while not request.finished:
@@ -89,7 +92,11 @@ class Engine:
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
         progress = self._settler.commit(plan, result, self.steps)
         for slot in [slot for slot, request in self._running.items() if request.finished]:
+            self._keep_pages(slot)
             self._retire(slot)
+        for made in progress:
+            if made.request.hear:
+                made.request.hear(made)
         self.steps += 1
         if not plan.prefill and all(spec.count <= parts.rows.max_draft + 1 for spec in plan.full):
             parts.costs.observe(load, time.perf_counter() - started)
@@ -103,7 +110,7 @@ class Engine:
         free = self.parts.rows.free_slots()
         while self._waiting and free:
             request = self._waiting[0]
-            if not request.finished and not self._open(free[0], request):
+            if not self._open(free[0], request):
                 return
             self._waiting.popleft()
             free = self.parts.rows.free_slots()
@@ -114,41 +121,41 @@ class Engine:
         # Prompt logprobs need every position's logits, so then nothing is shared.
         shared = parts.prefixes.find(request.prompt) if request.params.prompt_logprobs is None else []
         need = parts.pool.pages_for(request.limit) - len(shared)
-        room = parts.pool.pages - parts.pool.promised - parts.prefixes.pages
-        if need > room:
-            return self._wait(request, need, room)
+        if need > parts.pool.spare_pages:
+            return self._wait(request, need)
         parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
         sequence = Sequence(parts.pool, expected=request.limit, shared=shared)
         parts.rows.open(slot, request.prompt, sequence, request.limit)
-        self._running[slot], self._promised[slot] = request, need
-        parts.pool.promised += need
+        self._running[slot] = request
         view = RowView(parts.rows, (slot,))
         parts.drafter.admit(view)
         parts.pacer.admit(view)
         request.clock.admitted = time.perf_counter()
         return True
 
-    def _wait(self, request: Request, need: int, room: int) -> bool:
+    def _wait(self, request: Request, need: int) -> bool:
         if self._running:
             return False
         self._waiting.remove(request)
-        size = self.parts.pool.page_size
+        pool = self.parts.pool
         request.error = (
-            f"a request of up to {request.limit} tokens needs {need * size} positions of cache, but only {room * size} "
-            "are free; lower max_tokens or drop kept prompts"
+            f"a request of up to {request.limit} tokens needs {need * pool.page_size} positions of cache, but only "
+            f"{pool.spare_pages * pool.page_size} are free; lower max_tokens or drop kept prompts"
         )
         raise GlimpseError(request.error)
+
+    def _keep_pages(self, slot: int) -> None:
+        """Keeps the prompt of a request that has ended well, if it was read for that."""
+        request = self._running[slot]
+        if request is self._keep and not request.error:
+            self._kept_key = self.parts.prefixes.keep(request.prompt, self.parts.rows.sequence(slot).pages)
 
     def _retire(self, slot: int) -> None:
         parts, view = self.parts, RowView(self.parts.rows, (slot,))
         parts.drafter.retire(view)
         parts.pacer.retire(view)
         parts.sampler.retire(slot)
-        if self._running[slot] is self._keep and not self._keep.error:
-            pages = parts.rows.sequence(slot).pages
-            self._kept_key = parts.prefixes.keep(self._keep.prompt, pages)
         self._settler.forget(slot)
         self._planner.halted.discard(slot)
         parts.rows.close(slot)
-        parts.pool.promised -= self._promised.pop(slot)
         del self._running[slot]

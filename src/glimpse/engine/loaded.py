@@ -9,6 +9,7 @@ from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.prefix import PrefixStore
 from glimpse.errors import ArgumentError
 from glimpse.model import Checkpoint
+from glimpse.pacing import calibration
 
 PAGE_SIZE = 16
 
@@ -24,6 +25,8 @@ class Loaded:
     """Tokens of prompt and output together, at most."""
     slots: int
     """Requests that run at once, at most."""
+    step_costs: tuple[float, ...] | None = None
+    """Coefficients of `StepCosts` that `glimpse calibrate` measured; None: not calibrated."""
 
 
 def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
@@ -38,7 +41,9 @@ def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
     tokens = max(context, min(slots * context, affordable))
     shape = CacheShape(spec.layers, spec.kv_heads, spec.head_dim)
     pool = PagePool(shape, -(-tokens // PAGE_SIZE), PAGE_SIZE, decoder.dtype, decoder.device)
-    return Loaded(checkpoint, pool, PrefixStore(pool), context, slots)
+    prefixes = PrefixStore(pool, by_length=spec.rope.scaling.by_length)
+    found = calibration.find(checkpoint.name, spec, decoder.dtype, decoder.device)
+    return Loaded(checkpoint, pool, prefixes, context, slots, found.coefficients if found else None)
 
 
 def _context(limit: int, asked: int | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from glimpse.engine.commit import Commit, Committer
@@ -41,6 +42,8 @@ class Request:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)
     error: str | None = None
+    hear: Callable[[Progress], None] | None = None
+    """Told of every commit, in the step that makes it."""
 
     @property
     def finished(self) -> bool:

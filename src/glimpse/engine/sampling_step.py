@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from glimpse.acceptance import Acceptance, NodeNoise
+from glimpse.acceptance.rule import first_laws
 from glimpse.cache.rows import Rows
 from glimpse.drafting.drafter import Draft
 from glimpse.errors import GlimpseError
@@ -96,7 +98,20 @@ def verify(
     nodes = Nodes.verifying(slots, lengths, outputs, draft.tokens.tolist(), draft.parents.tolist(), draft.offsets)
     laws = sampler.laws(logits, nodes)
     accepted = acceptance.accept(draft, laws, NodeNoise(sampler.seeds_of(nodes), nodes.position))
-    return Verified(draft, accepted.paths(), accepted.token_lists(), nonfinite_rows(logits, nodes))
+    paths = accepted.paths()
+    broken = nonfinite_rows(logits, nodes)
+    if broken:
+        # What lies behind a rejected draft token plain decoding would never have seen.
+        broken = nonfinite_rows(logits.where(_visited(draft.offsets, paths)[:, None], 0.0), nodes)
+    return Verified(draft, paths, accepted.token_lists(), broken)
+
+
+def _visited(offsets: Sequence[int], paths: list[list[int]]) -> Tensor:
+    """[n + R] bool: the target laws that tokens were picked from."""
+    visited = torch.zeros(offsets[-1] + len(paths), dtype=torch.bool)
+    for first, path in zip(first_laws(offsets), paths, strict=True):
+        visited[[first, *(first + 1 + node for node in path)]] = True
+    return visited
 
 
 def draft_tokens(rows: Rows, slot: int) -> list[int]:

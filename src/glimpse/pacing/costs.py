@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
+
+FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds")
+"""What a step is priced by: itself, and the counts of its `StepLoad`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +67,23 @@ class StepCosts:
     arithmetic of attention beside its bytes. Each kind of step counts by the medians of its last nine, so that one slow
     step does no harm and a kind that is rare now is not forgotten. Where kinds are missing, the fit leans on what bytes
     predict, scaled to this machine by the kinds there are: `weight_bytes` are read once a step, `kv_bytes` once a
-    position, at first at `bandwidth` bytes per second.
+    position, at first at `bandwidth` bytes per second. `start` are coefficients measured before on this device
+    (`calibration`); they take the place of what bytes predict.
     """
 
     LEAN = 0.02
-    """Weight of a coefficient's relative distance from the prediction, against one kind's relative error."""
+    """Weight of a coefficient's relative distance from the prediction, against one step's relative error."""
+    KINDS = 128
+    """Kinds of step remembered, the last ones seen."""
 
-    def __init__(self, weight_bytes: int, kv_bytes: int, bandwidth: float = 20e9) -> None:
+    def __init__(
+        self, weight_bytes: int, kv_bytes: int, bandwidth: float = 20e9, *, start: Sequence[float] | None = None
+    ) -> None:
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
         self._start = np.array((step, 0.03 * step, 0.03 * step, position, position, 0.15 * position, 0.2 * step))
+        if start is not None:
+            # What was measured as nothing may still grow: the fit leans on a relative distance.
+            self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._fit: np.ndarray | None = self._start
 
@@ -89,10 +101,18 @@ class StepCosts:
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learns from one step."""
-        kind = self._kinds.setdefault(load.kind, _Kind())
+        # The kinds last seen stay: a busy batch has ever new ones, and each makes the fit slower.
+        kind = self._kinds.pop(load.kind, None) or _Kind()
+        self._kinds[load.kind] = kind
+        if len(self._kinds) > self.KINDS:
+            del self._kinds[next(iter(self._kinds))]
         kind.loads.append(load.features())
         kind.seconds.append(seconds)
         self._fit = None
+
+    def points(self) -> list[tuple[np.ndarray, float]]:
+        """For each kind of step seen, its mean load ([7], as `StepLoad.features`) and median seconds."""
+        return [(np.mean(kind.loads, axis=0), median(kind.seconds)) for kind in self._kinds.values()]
 
     def seen(self, load: StepLoad) -> int:
         """How many of the last steps were of this load's kind, at most 9."""
@@ -108,11 +128,12 @@ class StepCosts:
         return self.seconds(load) - float(self.coefficients[0]) * (1 - 1 / max(rows, 1))
 
     def _solve(self) -> np.ndarray:
-        loads = np.array([np.mean(kind.loads, axis=0) for kind in self._kinds.values()])
-        seconds = np.array([median(kind.seconds) for kind in self._kinds.values()])
+        points = self.points()
+        loads, seconds = np.array([load for load, _ in points]), np.array([time for _, time in points])
         # Relative errors: a step of 10 ms should be right to a tenth, not to what is a tenth of a second-long one.
         errors = loads / seconds[:, None]
+        counts = np.array([len(kind.seconds) for kind in self._kinds.values()])
         start = self._start * np.median(1 / (errors @ self._start))
         lean = self.LEAN / start**2
-        moment = errors.T @ errors + np.diag(lean)
-        return np.asarray(np.maximum(np.linalg.solve(moment, errors.sum(0) + lean * start), 0.0))
+        moment = errors.T * counts @ errors + np.diag(lean)
+        return np.asarray(np.maximum(np.linalg.solve(moment, counts @ errors + lean * start), 0.0))

@@ -1,0 +1,85 @@
+"""From result files to tables: on the terminal, and between two markers in the README."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from glimpse.bench.results import Result, read_result
+from glimpse.errors import GlimpseError
+
+BEGIN = "<!-- benchmarks: begin (made by python -m benchmarks.table) -->"
+END = "<!-- benchmarks: end -->"
+Rows = Sequence[Sequence[str]]
+
+
+def plain_table(columns: Sequence[str], rows: Rows) -> str:
+    """Columns padded with spaces."""
+    lines = [list(columns), *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def markdown_table(columns: Sequence[str], rows: Rows) -> str:
+    """A Markdown table; `|` in a cell is escaped."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def read_results(folder: Path) -> list[Result]:
+    """All result files of a folder by name, checked; [] where there are none."""
+    return [read_result(path) for path in sorted(folder.glob("*.json"))]
+
+
+def reasons(path: Path) -> dict[str, dict[str, str]]:
+    """Why targets fall short: a TOML file with a table a suite, `"what" = "why"`; {} without the file."""
+    if not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise GlimpseError(f"{path}: {error}") from error
+
+
+def render(results: Sequence[Result]) -> str:
+    """The README's part: all targets, where and with what they were measured, then the tables of the suites."""
+    rows = [
+        [result.suite, target.what, target.target, _number(target.value), "yes" if target.ok else f"no: {target.note}"]
+        for result in results
+        for target in result.targets
+    ]
+    parts = [markdown_table(("suite", "what", "target", "value", "met"), rows)]
+    for result in results:
+        parts += [f"{table.title}:\n\n{markdown_table(table.columns, table.rows)}" for table in result.tables]
+    parts.append(f"Measured on: {'; '.join(sorted({_where(result) for result in results}))}.")
+    return "\n\n".join(parts)
+
+
+def with_block(text: str, block: str) -> str:
+    """`text` with what is between the markers replaced. Raises GlimpseError unless both markers are there once."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in after:
+        raise GlimpseError(f"the text must hold, once each and in this order, the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"
+
+
+def has_markers(text: str) -> bool:
+    """Whether a text asks for the tables."""
+    return BEGIN in text or END in text
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _where(result: Result) -> str:
+    device, versions = result.device, result.versions
+    changed = ", with changes" if result.dirty else ""
+    return (
+        f"{device['name']}, {device['cores']} cores, {device['threads']} threads, Python {versions['python']}, "
+        f"torch {versions['torch']}, transformers {versions['transformers']} (commit {result.commit[:10]}{changed})"
+    )

@@ -1,0 +1,140 @@
+"""`glimpse calibrate`: what steps cost on this device with this model, measured and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from glimpse.cli import _session, jsonout, report
+from glimpse.cli.failures import DONE
+from glimpse.cli.options import ModelOptions, OutputOptions, option
+from glimpse.cli.progress import Bars
+from glimpse.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from glimpse.pacing.calibration import Calibration
+    from glimpse.planning.measure import Effort
+
+_PANEL = "What is measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateOptions:
+    """What is measured, and how long that may take."""
+
+    model: Annotated[
+        str, option(_PANEL, "demo, a checkpoint folder or a GGUF file. Default: demo.", "--model", "-m")
+    ] = "demo"
+    dtype: Annotated[str | None, option(_PANEL, "auto, float32, bfloat16 or float16.", "--dtype")] = None
+    device: Annotated[str | None, option(_PANEL, "auto, cpu, ...: where the model runs.", "--device")] = None
+    max_context: Annotated[int | None, option(_PANEL, "Longest context to measure.", "--max-context")] = None
+    threads: Annotated[int | None, option(_PANEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
+    seconds: Annotated[float | None, option(_PANEL, "About how long to measure. Default: 60.", "--seconds")] = None
+
+
+def calibrate(options: CalibrateOptions, output: OutputOptions) -> int:
+    """Measure what plain steps, draft steps and verifications cost here, and keep it: later runs start from it."""
+    with jsonout.kept_clean(output.json) as stdout, Bars(quiet=output.quiet) as bars:
+        from glimpse.pacing.calibration import write
+        from glimpse.planning.measure import calibrate as measure
+
+        opened = ModelOptions(
+            model=options.model,
+            dtype=options.dtype,
+            device=options.device,
+            max_context=options.max_context,
+            threads=options.threads,
+        )
+        seconds = _seconds(options.seconds)
+        with _session.session(opened, bars) as llm:
+            effort = _effort(seconds, str(llm.settings["device"]))
+            found = measure(llm.loaded, effort, lambda done, total: bars("calibrate", done, total))
+        path = write(found)
+        bars.clear()
+        if output.json:
+            jsonout.emit(found.as_json() | {"file": str(path)}, stdout)
+        elif not output.quiet:
+            report.show(*_lines(found, path))
+    return DONE
+
+
+def _seconds(asked: float | None) -> float:
+    if asked is not None and not 0 < asked < 3600:
+        raise ArgumentError(f"--seconds must be more than 0 and less than 3600, not {asked:g}")
+    return asked or 60.0
+
+
+def _effort(seconds: float, device: str) -> Effort:
+    from glimpse.planning.measure import Effort
+
+    # A GPU serves several rows almost at the price of one, so there a batch is measured too.
+    return Effort(seconds=seconds, batches=(1, 8) if device.startswith("cuda") else (1,))
+
+
+def _lines(found: Calibration, path: Path) -> list[RenderableType]:
+    return [
+        f"{found.model}, {found.dtype}, on {found.device}",
+        _steps(found),
+        f"fit: half of the kinds within {_median_error(found):.0%}, the worst off by {_worst_error(found):.0%}",
+        _prices(found),
+        f"memory bandwidth {found.bandwidth / 1e9:,.1f} GB/s · matrix products {found.rate / 1e12:,.3g} TFLOP/s",
+        f"kept in {path}",
+        "(later runs with this model start from it; glimpse plan --device FILE takes its bandwidth)",
+    ]
+
+
+def _steps(found: Calibration) -> Table:
+    from glimpse.pacing.costs import FEATURES
+
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for name in ("step", "positions read", "measured", "fitted", "error"):
+        table.add_column(name, justify="left" if name == "step" else "right")
+    for point in found.points:
+        loads = dict(zip(FEATURES[1:], point.load, strict=True))
+        table.add_row(
+            _kind(loads),
+            f"{loads['full_kv'] + loads['draft_kv']:,.0f}",
+            f"{point.seconds * 1e3:.2f} ms",
+            f"{point.predicted * 1e3:.2f} ms",
+            f"{point.error:+.0%}",
+        )
+    return table
+
+
+def _kind(loads: dict[str, float]) -> str:
+    if loads["draft_tokens"]:
+        return f"draft {loads['draft_tokens']:.0f}" + (" (chooses its recall set)" if loads["rounds"] else "")
+    return f"verify {loads['full_tokens']:.0f}" if loads["full_tokens"] > 1 else "plain"
+
+
+def _prices(found: Calibration) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for (name, unit, scale), value in zip(_UNITS, found.coefficients, strict=True):
+        table.add_row(name, f"{value * scale:.3g} {unit}")
+    return table
+
+
+_UNITS = (
+    ("a step", "ms", 1e3),
+    ("a token that reads everything", "ms", 1e3),
+    ("a draft token", "ms", 1e3),
+    ("1,000 positions of a row that reads everything", "ms", 1e6),
+    ("1,000 positions of a draft row", "ms", 1e6),
+    ("1,000 positions for each of its tokens", "ms", 1e6),
+    ("choosing a recall set", "ms", 1e3),
+)
+"""Names of `FEATURES` for people."""
+
+
+def _median_error(found: Calibration) -> float:
+    return median(abs(point.error) for point in found.points)
+
+
+def _worst_error(found: Calibration) -> float:
+    return max(abs(point.error) for point in found.points)

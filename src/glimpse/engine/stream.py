@@ -1,0 +1,29 @@
+"""One request, read as it is written."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from glimpse.engine.engine import Engine
+from glimpse.engine.request import Progress, Request
+
+
+def follow(engine: Engine, request: Request, report: Callable[[Engine], None]) -> Iterator[Progress]:
+    """Every commit of the request, whoever runs the steps; closing the iterator cancels it.
+
+    Runs the engine itself while there is nothing to read, and calls `report` after each such step.
+    """
+    unread: deque[Progress] = deque()
+    request.hear = unread.append
+    engine.add(request)
+    try:
+        while not request.finished or unread:
+            if unread:
+                yield unread.popleft()
+            else:
+                engine.step()
+                report(engine)
+    finally:
+        if not request.finished:
+            engine.cancel(request)

@@ -1,0 +1,188 @@
+"""Measured step costs kept on disk, one file per device, model and dtype, as JSON that people can read.
+
+Written by `glimpse calibrate`; an engine that finds the file of its own device, model and dtype starts from it. A file
+that is broken, of another version or of another shape is ignored with one warning: costs are learned anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import platform
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glimpse.errors import GlimpseError
+from glimpse.model.demo import cache_folder
+from glimpse.model.spec import DecoderSpec
+from glimpse.pacing.costs import FEATURES
+
+VERSION = 1
+_SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "vocab_size", "tied")
+_LOG = logging.getLogger("glimpse")
+
+
+class CalibrationError(GlimpseError):
+    """A file is no calibration that can be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One kind of step: its load by `FEATURES[1:]`, the median of what it took, and what the fit says."""
+
+    load: tuple[float, ...]
+    seconds: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Relative error of the fit."""
+        return self.predicted / self.seconds - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What was measured. `bandwidth` in bytes and `rate` in operations per second, `memory` in bytes."""
+
+    device: str
+    model: str
+    dtype: str
+    shape: Mapping[str, int]
+    """The sizes of the model that costs depend on."""
+    coefficients: tuple[float, ...]
+    """Seconds per unit of each of `FEATURES`."""
+    points: tuple[Point, ...]
+    bandwidth: float
+    rate: float
+    memory: int
+    measured: str
+    """When, as ISO 8601."""
+    torch: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that is written."""
+        value = {"glimpse_calibration": VERSION} | asdict(self)
+        del value["points"], value["coefficients"]
+        value["seconds_per"] = dict(zip(FEATURES, self.coefficients, strict=True))
+        value["points"] = [
+            dict(zip(FEATURES[1:], point.load, strict=True))
+            | {"seconds": point.seconds, "predicted": point.predicted, "error": round(point.error, 4)}
+            for point in self.points
+        ]
+        return value
+
+
+def shape_of(spec: DecoderSpec) -> dict[str, int]:
+    """The sizes that the cost of a step depends on."""
+    return {name: int(getattr(spec, name)) for name in _SIZES}
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name; for a CPU its model and the threads in use, which its speed depends on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_processor()}, {torch.get_num_threads()} threads"
+
+
+def path_of(device: str, model: str, dtype: str) -> Path:
+    """Where the calibration of a device, model and dtype lies or would lie."""
+    words = (re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:80] for text in (device, model, dtype))
+    return cache_folder() / "calibration" / f"{'--'.join(words)}.json"
+
+
+def write(calibration: Calibration) -> Path:
+    """Put a calibration in its place in one step; returns the path. GlimpseError if that cannot be written."""
+    path = path_of(calibration.device, calibration.model, calibration.dtype)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(calibration.as_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise GlimpseError(f"cannot write the calibration to {path}: {error.strerror or error}") from error
+    return path
+
+
+def read(path: Path) -> Calibration:
+    """The calibration in a file. Raises CalibrationError saying what is wrong with it."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CalibrationError(f"not readable as JSON ({' '.join(str(error).split())})") from error
+    if not isinstance(value, dict) or "glimpse_calibration" not in value:
+        raise CalibrationError("not written by glimpse calibrate")
+    if value["glimpse_calibration"] != VERSION:
+        raise CalibrationError(f"version {value['glimpse_calibration']}, not {VERSION}; run glimpse calibrate again")
+    try:
+        return _parsed(value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CalibrationError(f"a value is missing or broken ({type(error).__name__}: {error})") from error
+
+
+def find(model: str, spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> Calibration | None:
+    """The calibration of this device, model and dtype if there is one; one warning if it cannot be used."""
+    path = path_of(device_name(device), model, _name(dtype))
+    if not path.is_file():
+        return None
+    try:
+        found = read(path)
+        if found.shape != shape_of(spec) or found.dtype != _name(dtype):
+            raise CalibrationError("of a model of another shape")
+    except CalibrationError as error:
+        _LOG.warning("glimpse: ignoring the calibration %s: %s", path, error)
+        return None
+    return found
+
+
+def _parsed(value: dict[str, Any]) -> Calibration:
+    coefficients = tuple(_positive(value["seconds_per"][name], zero=True) for name in FEATURES)
+    if not any(coefficients):
+        raise ValueError("all costs are 0")
+    return Calibration(
+        device=str(value["device"]),
+        model=str(value["model"]),
+        dtype=str(value["dtype"]),
+        shape={name: int(value["shape"][name]) for name in _SIZES},
+        coefficients=coefficients,
+        points=tuple(_point(point) for point in value["points"]),
+        bandwidth=_positive(value["bandwidth"]),
+        rate=_positive(value["rate"]),
+        memory=int(value["memory"]),
+        measured=str(value["measured"]),
+        torch=str(value["torch"]),
+    )
+
+
+def _point(value: dict[str, float]) -> Point:
+    load = tuple(float(value[name]) for name in FEATURES[1:])
+    return Point(load, _positive(value["seconds"]), float(value["predicted"]))
+
+
+def _positive(value: Any, *, zero: bool = False) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        raise ValueError(f"{value!r} is not a positive number")
+    return number
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names and names[0] else platform.processor() or platform.machine()

@@ -1,0 +1,85 @@
+"""`glimpse plan` and `glimpse calibrate` as they are typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.tiny import tiny_config, write_json, write_tiny_checkpoint
+
+from glimpse.cli import app
+from glimpse.planning import roofs
+
+
+def _run(capsys, *argv):
+    code = app.run(list(argv))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_plan_needs_neither_weights_nor_a_gpu(capsys, tmp_path):
+    write_json(tmp_path / "config.json", tiny_config("qwen2", hidden_size=4096, intermediate_size=14336))
+    code, out, err = _run(capsys, "plan", "-m", str(tmp_path), "--context", "400", "--device", "a100", "--json")
+    value = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (value["context"], value["batch"], value["dtype"]) == (400, 1, "bfloat16")
+    assert value["r"] == value["cache_bytes"] / value["weight_bytes"]
+    assert value["cache_bytes"] == 400 * 2 * 2 * 2 * 8 * 2
+    assert [entry["acceptance"] for entry in value["sparse"]] == ["0.8", "0.9", "0.94:0.86"]
+    assert value["advice"]["drafter"] == "lookup"
+    assert value["measured"] is False
+
+
+def test_plan_in_words(capsys):
+    argv = "plan --context 16384 --batch 64 --device h200 --acceptance 0.95 --acceptance 0.9:0.8 --budget 0.07"
+    code, out, err = _run(capsys, *argv.split())
+    assert (code, err) == (0, "")
+    assert "demo (135M weights, bfloat16), 64 x 16,384 tokens on h200" in out
+    assert "the checkpoint itself allows 8,192 tokens of context" in out
+    assert "use: --drafter sparse" in out
+    assert "0.9:0.8" in out
+    assert "7.0%" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ("plan", "--device is missing: one of h200, "),
+        ("plan --device abacus", "unknown device 'abacus'; known: h200, "),
+        ("plan --device h200 --batch 0", "batch must be at least 1, not 0"),
+        ("plan --device h200 --context many", "'many' is not a whole number"),
+        ("plan --device h200 --acceptance 1.5", "acceptance 1.5 is not a probability"),
+        ("plan --device h200 --budget 2", "budget 2.0 is not a share of the context"),
+        ("plan --device h200 --dtype int3", "unknown dtype 'int3'; known: auto, float32, bfloat16, float16"),
+        ("plan --device h200 -m nowhere", "no such model: nowhere"),
+        ("calibrate --seconds 0", "--seconds must be more than 0"),
+        ("calibrate --seconds nan", "--seconds must be more than 0"),
+    ],
+)
+def test_wrong_arguments(capsys, argv, words):
+    code, out, err = _run(capsys, *argv.split())
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(roofs, "_COPIED", {"cpu": 2**20})
+    monkeypatch.setattr(roofs, "_SIDE", {"cpu": 64})
+    model = str(write_tiny_checkpoint(tmp_path / "tiny", max_position_embeddings=256))
+    code, out, err = _run(capsys, "calibrate", "-m", model, "--seconds", "1", "--json", "-q")
+    value = json.loads(out)
+    assert (code, err) == (0, "")
+    assert value["model"] == "tiny"
+    assert value["seconds_per"]["step"] > 0
+    code, out, _ = _run(capsys, "calibrate", "-m", model, "--seconds", "1")
+    assert code == 0
+    assert "memory bandwidth" in out
+    assert value["file"] in out
+    code, out, _ = _run(capsys, "plan", "-m", model, "--device", value["file"], "--json")
+    planned = json.loads(out)
+    assert code == 0
+    assert planned["measured"] is True
+    assert planned["dtype"] == "float32"
+    assert planned["begin"] >= 0

@@ -1,0 +1,155 @@
+"""Measuring step costs with a tiny model, keeping them, and starting from them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import write_tiny_checkpoint
+
+from glimpse.cache.recall import RecallBudget
+from glimpse.engine.build import build_engine
+from glimpse.engine.loaded import load
+from glimpse.engine.options import EngineOptions
+from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.model import load_checkpoint
+from glimpse.pacing.calibration import CalibrationError, find, path_of, read, shape_of, write
+from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
+from glimpse.planning import Acceptance, Setting, find_device, make_plan, roofs
+from glimpse.planning.measure import Effort, calibrate
+
+QUICK = Effort(seconds=2.0, rounds=2, plain_steps=3, contexts=(64, 400), drafts=(0, 1, 3), batches=(1, 2))
+
+
+@pytest.fixture(autouse=True)
+def _small_and_apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(roofs, "_COPIED", {"cpu": 2**20})
+    monkeypatch.setattr(roofs, "_SIDE", {"cpu": 64})
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return load_checkpoint(write_tiny_checkpoint(tmp_path / "tiny", max_position_embeddings=640))
+
+
+@pytest.fixture
+def calibration(checkpoint):
+    return calibrate(load(checkpoint, None, 2), QUICK)
+
+
+def test_every_kind_of_step_is_measured_and_nothing_is_left_behind(checkpoint):
+    loaded, heard = load(checkpoint, None, 2), []
+    found = calibrate(loaded, QUICK, lambda done, total: heard.append((done, total)))
+    loads = [dict(zip(FEATURES[1:], point.load, strict=True)) for point in found.points]
+    assert {load["full_tokens"] for load in loads} >= {0, 1, 2, 4, 8}
+    assert {load["draft_tokens"] for load in loads} == {0, 1, 2}
+    assert {load["rounds"] for load in loads} == {0, 1, 2}
+    assert max(load["full_kv"] for load in loads) > 2 * 400
+    assert all(point.seconds > 0 and point.predicted > 0 for point in found.points)
+    assert min(found.coefficients) >= 0 < max(found.coefficients)
+    assert found.shape == shape_of(checkpoint.spec)
+    assert found.bandwidth > 1e8
+    assert found.rate > 1e7
+    assert heard[-1] == (24, 24)
+    assert loaded.pool.free_pages == loaded.pool.pages
+    assert loaded.pool.promised == 0
+
+
+def test_it_is_bounded_and_needs_some_context(checkpoint):
+    with pytest.raises(ArgumentError, match="a context of 40 is too short to calibrate with; at least"):
+        calibrate(load(checkpoint, 40, 1), QUICK)
+    found = calibrate(load(checkpoint, 640, 1), replace(QUICK, seconds=1e-6))
+    assert {point.load[0] for point in found.points} >= {1, 2, 4}
+
+
+def test_it_is_kept_and_found_again(checkpoint, calibration):
+    path = write(calibration)
+    assert path == path_of(calibration.device, "tiny", "float32")
+    assert read(path) == calibration
+    assert find("tiny", checkpoint.spec, torch.float32, torch.device("cpu")) == calibration
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    value = json.loads(path.read_text())
+    assert value["glimpse_calibration"] == 1
+    assert set(value["seconds_per"]) == set(FEATURES)
+    assert find("tiny", checkpoint.spec, torch.bfloat16, torch.device("cpu")) is None
+    assert find("other", checkpoint.spec, torch.float32, torch.device("cpu")) is None
+
+
+def test_an_engine_starts_from_it(checkpoint, calibration):
+    write(replace(calibration, coefficients=(1.0, 2.0, 3.0, 0.0, 5.0, 6.0, 7.0)))
+    costs = build_engine(load(checkpoint, None, 1), EngineOptions()).parts.costs
+    assert costs.coefficients[[0, 1, 2, 4, 5, 6]].tolist() == [1, 2, 3, 5, 6, 7]
+    assert 0 < costs.coefficients[3] < 1e-6
+    assert costs.steps == 0
+    assert costs.seen(StepLoad(full_tokens=1)) == 0
+
+
+def test_costs_go_on_learning_from_where_they_start():
+    """A start that is twice too dear is scaled down by a single kind of step, the unseen kinds with it."""
+    costs = StepCosts(1, 1, start=(0.02, 0.002, 0.001, 0, 0, 0, 0))
+    load = StepLoad(full_tokens=1)
+    assert costs.seconds(load) == pytest.approx(0.022)
+    for _ in range(5):
+        costs.observe(load, 0.011)
+    assert costs.seconds(load) == pytest.approx(0.011, rel=1e-3)
+    assert costs.seconds(StepLoad(draft_tokens=1)) == pytest.approx(0.0105, rel=1e-3)
+    assert np.isfinite(costs.coefficients).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text[: len(text) // 2], "not readable as JSON"),
+        (lambda text: "", "not readable as JSON"),
+        (lambda text: "[1, 2]", "not written by glimpse calibrate"),
+        (lambda text: text.replace('"glimpse_calibration": 1', '"glimpse_calibration": 99'), "version 99, not 1"),
+        (lambda text: text.replace('"seconds_per"', '"hours_per"'), "a value is missing or broken"),
+        (lambda text: text.replace('"layers": 2', '"layers": 3'), "of a model of another shape"),
+        (lambda text: text.replace('"bandwidth": ', '"bandwidth": -'), "is not a positive number"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_ignored_with_one_line(checkpoint, calibration, caplog, change, words):
+    path = write(calibration)
+    path.write_text(change(path.read_text()))
+    with caplog.at_level(logging.WARNING, logger="glimpse"):
+        assert load(checkpoint, None, 1).step_costs is None
+    [record] = caplog.records
+    message = record.getMessage()
+    assert words in message
+    assert str(path) in message
+    assert "\n" not in message
+    if "another shape" not in words:
+        with pytest.raises(CalibrationError, match=words):
+            read(path)
+        with pytest.raises(ArgumentError, match="is not a calibration that can be used"):
+            find_device(str(path))
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(calibration, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(GlimpseError, match="cannot write the calibration to"):
+        write(calibration)
+
+
+def test_a_plan_prices_with_it_where_the_model_is_the_same(checkpoint, calibration):
+    priced = replace(calibration, coefficients=(0.010, 0.001, 0.002, 1e-5, 2e-5, 0.0, 0.003))
+    device = find_device(str(write(priced)))
+    assert (device.name, device.dtype, device.bandwidth) == (priced.device, "float32", priced.bandwidth)
+    budget = RecallBudget(share=0.1, floor=40)
+    found = make_plan(Setting(checkpoint.spec, torch.float32, 500, 2, device, budget), [Acceptance(0.9, 0.9)])
+    plain = 0.010 + 2 * 0.001 + 2 * 501 * 1e-5
+    assert found.measured
+    assert found.plain_seconds == pytest.approx(plain)
+    assert found.c == pytest.approx((0.010 + 2 * 0.002 + 2 * 50 * 2e-5) / plain)
+    assert found.begin == pytest.approx(2 * 0.003 / plain)
+    assert found.verify(3) == pytest.approx((0.010 + 2 * 4 * 0.001 + 2 * 504 * 1e-5) / plain)
+    other = replace(checkpoint.spec, layers=7)
+    floors = make_plan(Setting(other, torch.float32, 500, 2, device, budget), [])
+    assert not floors.measured
+    assert floors.begin == 0
