@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention.triton.batches import TOLERANCE, error, make_batch
 
+from attention.triton.batches import TOLERANCE, error, make_batch
 from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.recalled import Recalled, RecalledConfig

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.sizes import padded, processors
 from glimpse.attention.triton.paged import LOG2E, combine_kernel, paged_kernel
+from glimpse.attention.triton.sizes import padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
 

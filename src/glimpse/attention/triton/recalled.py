@@ -19,7 +19,7 @@ from glimpse.attention.triton.sizes import padded
 from glimpse.errors import ArgumentError
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["selected_row", "selected_head", "table_stride"])
 def recalled_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -121,7 +121,7 @@ def _join(
     DIM_PAD: tl.constexpr,
     PIECES: tl.constexpr,
 ) -> tl.tensor:
-    """[GROUP_PAD, DIM_PAD]: the pieces of one row and head, weighted by their log-sum-exps; read past the first cache."""
+    """[GROUP_PAD, DIM_PAD]: the pieces of one row and head, weighted by their log-sum-exps; read past the L1 cache."""
     s, g, d = tl.arange(0, PIECES), tl.arange(0, GROUP_PAD), tl.arange(0, DIM_PAD)
     part = place + s[:, None] * GROUP + g[None, :]
     there = (s < pieces)[:, None] & (g < GROUP)[None, :]
@@ -182,9 +182,9 @@ class Recalled:
     ) -> Tensor:
         """Attention of one layer: [rows, heads, head_dim], like `q` (contiguous), scale 1 / sqrt(head_dim).
 
-        Row r reads the slots `selected` [rows, kv_heads, B] int32 (last dimension contiguous), the first `counts` [rows]
-        of each head, and then its positions from `bases` [rows] up to `lengths` [rows] (int32 all, its own token counted
-        in, whose keys and values are in the pool already) through `table` [rows, pages] int32. Length 0: idle.
+        Row r reads the slots `selected` [rows, kv_heads, B] int32 (last dimension contiguous), the first `counts`
+        [rows] of each head, and then its positions from `bases` [rows] up to `lengths` [rows] through `table` [rows,
+        pages], int32 all. The length counts its own token, whose keys and values are in the pool already. 0: idle.
         """
         out = torch.empty_like(q) if out is None else out
         shape, config = self.shape, self.config
