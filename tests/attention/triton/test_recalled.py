@@ -36,7 +36,8 @@ def both(batch, recall, config):
         attention.part_out.fill_(torch.nan)
         attention.part_lse.fill_(torch.nan)
         out = torch.full_like(batch.q, torch.nan)
-        outs.append(attention(batch.q, batch.keys, batch.values, *recall, batch.lengths, batch.table, out=out))
+        q = torch.cat([batch.q, torch.full_like(batch.q, torch.nan)], 1)[:, : batch.q.shape[1]]
+        outs.append(attention(q, batch.keys, batch.values, *recall, batch.lengths, batch.table, out=out))
     return outs, right
 
 

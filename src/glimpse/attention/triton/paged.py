@@ -51,6 +51,7 @@ def paged_kernel(
     reference: tl.tensor,
     weight: tl.tensor,
     items: tl.tensor,
+    q_stride: tl.tensor,
     head_stride: tl.tensor,
     table_stride: tl.tensor,
     importance_stride: tl.tensor,
@@ -83,7 +84,7 @@ def paged_kernel(
     query, in_group = m // GROUP, m % GROUP
     real = query < count
     q_head = head * GROUP + in_group
-    q_at = q + ((row * QUERIES + query) * (KV_HEADS * GROUP) + q_head)[:, None] * DIM + d[None, :]
+    q_at = q + ((row * QUERIES + query) * q_stride + q_head * DIM)[:, None] + d[None, :]
     q_block = tl.load(q_at, mask=real[:, None] & (d < DIM)[None, :], other=0.0)
     table += row * table_stride
     keys += head.to(tl.int64) * head_stride
