@@ -29,12 +29,12 @@ def compile_launch(kernel: JITFunction, args: tuple[Any, ...], kwargs: dict[str,
     signature, constants, attributes = {}, {}, {}
     for index, param in enumerate(kernel.params):
         value = bound[param.name]
-        if param.is_constexpr or value is None or (isinstance(value, int) and value == 1):
+        special = isinstance(value, int) and not param.do_not_specialize
+        if param.is_constexpr or value is None or (special and value == 1):
             signature[param.name], constants[(index,)] = "constexpr", value
             continue
         signature[param.name] = mangle_type(value)
-        aligned = isinstance(value, torch.Tensor) or (isinstance(value, int) and value % 16 == 0)
-        if aligned:
+        if isinstance(value, torch.Tensor) or (special and value % 16 == 0):
             attributes[(index,)] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, signature, constants, attributes)
     compiled = triton.compile(source, target=TARGET, options=options)
@@ -67,7 +67,10 @@ def collect(launch: Callable[[], Any]) -> list[dict[str, Any]]:
     return found
 
 
-def attention_case(heads: int, kv_heads: int, dim: int, queries: int, importance: bool, dtype: torch.dtype) -> Callable[[], Any]:
+Case = Callable[[], Any]
+
+
+def attention_case(heads: int, kv_heads: int, dim: int, queries: int, importance: bool, dtype: torch.dtype) -> Case:
     from glimpse.attention.triton.attention import HeadShape, Importance, Paged
 
     def launch() -> None:
@@ -82,7 +85,7 @@ def attention_case(heads: int, kv_heads: int, dim: int, queries: int, importance
     return launch
 
 
-def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Callable[[], Any]:
+def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Case:
     from glimpse.attention.triton.attention import HeadShape
     from glimpse.attention.triton.recalled import Recalled, RecalledConfig
 
@@ -95,7 +98,7 @@ def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Callable[
     return launch
 
 
-def select_case() -> Callable[[], Any]:
+def select_case() -> Case:
     from glimpse.attention.triton.select import Selection, capacity
 
     def launch() -> None:
@@ -107,20 +110,21 @@ def select_case() -> Callable[[], Any]:
     return launch
 
 
-def fused_case() -> Callable[[], Any]:
+def fused_case() -> Case:
     from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
 
     def launch() -> None:
         x = torch.zeros(2, 4096, dtype=BF16)
         rms_norm(x, x[0], 1e-5, x)
-        qkv, kv, angle = torch.zeros(2, 48, 128, dtype=BF16), torch.zeros(8, 64, 128, dtype=BF16), torch.zeros(2, 1, 128)
+        qkv, kv = torch.zeros(2, 48, 128, dtype=BF16), torch.zeros(8, 64, 128, dtype=BF16)
+        angle = torch.zeros(2, 1, 128, dtype=BF16)
         rotate_and_store(qkv, angle, angle, torch.zeros(2, dtype=torch.int64), kv, kv, 32, norm=kv[0], eps=1e-6)
         silu_mul(x)
 
     return launch
 
 
-def sample_case(dtype: torch.dtype) -> Callable[[], Any]:
+def sample_case(dtype: torch.dtype) -> Case:
     from glimpse.attention.triton.accept import accept_chains
     from glimpse.attention.triton.picking import RowSettings, Sample
 
@@ -134,7 +138,7 @@ def sample_case(dtype: torch.dtype) -> Callable[[], Any]:
 
 
 BF16 = torch.bfloat16
-CASES: dict[str, Callable[[], Any]] = {
+CASES: dict[str, Case] = {
     "decode-8b": attention_case(32, 8, 128, 1, False, BF16),
     "verify-8b": attention_case(32, 8, 128, 9, True, BF16),
     "decode-135m": attention_case(9, 3, 64, 1, False, BF16),

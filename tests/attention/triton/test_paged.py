@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention.triton.batches import TOLERANCE, error, make_batch
 
+from attention.triton.batches import TOLERANCE, error, make_batch
 from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape, Importance, Paged, PagedConfig
 
@@ -62,6 +62,17 @@ def test_tree_masks(device, dtype):
     causal, _, _ = definitions.paged(*batch.wide())
     assert error(causal, right) > 0.01
     assert error(run(batch, 5, tree=tree), right) < TOLERANCE[dtype]
+
+
+def test_queries_may_lie_among_keys_and_values(device, dtype):
+    batch = make_batch([40, 3], 2, 4, 2, 16, device, dtype)
+    right, _, _ = definitions.paged(*batch.wide())
+    qkv = torch.full((4, 8, 16), torch.nan, device=device, dtype=dtype)
+    qkv[:, :4] = batch.q
+    paged = paged_for(batch, 2)
+    out = paged(qkv[:, :4], batch.keys, batch.values, batch.table, batch.lengths)
+    assert out.is_contiguous()
+    assert error(out, right) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("page_size", [1, 4, 64])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention.triton.batches import TOLERANCE, error, make_batch
 
+from attention.triton.batches import TOLERANCE, error, make_batch
 from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.recalled import Recalled, RecalledConfig
@@ -36,7 +36,8 @@ def both(batch, recall, config):
         attention.part_out.fill_(torch.nan)
         attention.part_lse.fill_(torch.nan)
         out = torch.full_like(batch.q, torch.nan)
-        outs.append(attention(batch.q, batch.keys, batch.values, *recall, batch.lengths, batch.table, out=out))
+        q = torch.cat([batch.q, torch.full_like(batch.q, torch.nan)], 1)[:, : batch.q.shape[1]]
+        outs.append(attention(q, batch.keys, batch.values, *recall, batch.lengths, batch.table, out=out))
     return outs, right
 
 

@@ -81,7 +81,8 @@ def test_running_scores_decay(device):
     right = running.nan_to_num(0.0) * decays[:, None, None] + case.scores
     for row, scored in enumerate([90, 0, 15, 65]):
         right[:, row, :, scored:] = 0
-    case.run(Selection(16, sinks=2, recent=5, block=32, warps=4), scored=[90, 0, 15, 65], running=running, decays=decays)
+    selection = Selection(16, sinks=2, recent=5, block=32, warps=4)
+    case.run(selection, scored=[90, 0, 15, 65], running=running, decays=decays)
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(running[:, row, :, :length], right[:, row, :, :length])
     case.check(running, 2, 5)

@@ -10,7 +10,7 @@ from torch import Tensor
 from glimpse.attention.triton.sizes import padded
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries"])
 def _accept_kernel(
     picks: tl.tensor,
     drafts: tl.tensor,

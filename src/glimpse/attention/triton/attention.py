@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.sizes import padded, processors
 from glimpse.attention.triton.paged import LOG2E, combine_kernel, paged_kernel
+from glimpse.attention.triton.sizes import padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
 
@@ -103,14 +103,15 @@ class Paged:
         importance: Importance | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Attention of one layer: [rows * queries, heads, head_dim], like `q` (contiguous), scale 1 / sqrt(head_dim).
+        """Attention of one layer: [rows * queries, heads, head_dim], like `q`, scale 1 / sqrt(head_dim).
 
         `keys`, `values` [kv_heads, slots, head_dim] are one layer of the pool; `table` [rows, pages] int32; `lengths`
         as planned. `counts` [rows] int32: real tokens of each row (None: all `queries`); the others come out as zeros.
         Token i of a row sees everything before the row's tokens, and of these 0 to i, or those whose bit is set in
-        `tree` [rows, queries] int64. The keys and values of the rows' tokens are in the pool already.
+        `tree` [rows, queries] int64. The keys and values of the rows' tokens are in the pool already. Each token's
+        heads lie together in `q`; all else is contiguous.
         """
-        out = torch.empty_like(q) if out is None else out
+        out = q.new_empty(q.shape) if out is None else out
         self._pieces(q, keys, values, table, lengths, counts, tree, importance)
         self._join(out, counts, importance)
         return out
@@ -132,7 +133,7 @@ class Paged:
             q, keys, values, table, lengths, counts, tree, self.splits.work, self.part_out, self.part_lse,
             None if importance is None else importance.scores,
             None if importance is None else importance.reference,
-            weights, self.splits.items, keys.stride(0), table.stride(0),
+            weights, self.splits.items, q.stride(0), keys.stride(0), table.stride(0),
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
             KV_HEADS=shape.kv_heads, GROUP=shape.group, QUERIES=self.queries, M=self.folded, DIM=shape.head_dim,

@@ -22,7 +22,8 @@ def own_visibility(count: int, tree: Tensor | None) -> Tensor:
 def scores_of(q: Tensor, keys: Tensor) -> Tensor:
     """[n, heads, length] of q [n, heads, dim] and keys [kv_heads, length, dim], scaled by 1 / sqrt(dim)."""
     repeated = keys.to(q.dtype).repeat_interleave(q.shape[1] // keys.shape[0], 0)
-    return torch.einsum("nhd,hld->nhl", q, repeated) * q.shape[-1] ** -0.5
+    scores = torch.einsum("nhd,hld->nhl", q, repeated)
+    return scores * float(q.shape[-1] ** -0.5)
 
 
 def mixed_by(scores: Tensor, values: Tensor) -> Tensor:

@@ -41,7 +41,9 @@ def _norm_kernel(
     tl.store(out + at, normed.to(dtype), mask=inside)
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+def rms_norm(
+    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, out: Tensor | None = None
+) -> Tensor:
     """RMSNorm of `x` [N, size], or of `residual` + `x`, which is then left in `residual` [N, size]."""
     out = empty_like(x) if out is None else out
     size = x.shape[1]
@@ -53,7 +55,9 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = No
 
 
 @triton.jit
-def _normed(x1: tl.tensor, x2: tl.tensor, w1: tl.tensor, w2: tl.tensor, eps: tl.tensor, DIM: tl.constexpr):  # noqa: ANN201
+def _normed(
+    x1: tl.tensor, x2: tl.tensor, w1: tl.tensor, w2: tl.tensor, eps: tl.tensor, DIM: tl.constexpr
+) -> tuple[tl.tensor, ...]:
     """Both halves of heads, RMS-normed over the head and scaled by its weight."""
     f1, f2 = x1.to(tl.float32), x2.to(tl.float32)
     scale = tl.rsqrt((tl.sum(f1 * f1, 1) + tl.sum(f2 * f2, 1)) / DIM + eps)[:, None]

@@ -1,4 +1,4 @@
-"""The noise of `glimpse.sampling.noise` inside kernels: the same integers bit for bit, the logarithms but for last bits."""
+"""The noise of `glimpse.sampling.noise` inside kernels: the same integers bit for bit, the logarithms nearly so."""
 
 from __future__ import annotations
 

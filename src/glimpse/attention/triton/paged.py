@@ -2,14 +2,13 @@
 
 The heads of a group and the row's queries are folded into the rows of one matrix product, so that keys and values are
 read once. Each program handles one piece (see `splits`) of one row and key/value head and leaves a partial result;
-`_combine_kernel` joins the pieces by their log-sum-exps. Exponents are to base 2: the scale holds log2(e).
+`combine_kernel` joins the pieces by their log-sum-exps. Exponents are to base 2: the scale holds log2(e).
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-
 
 LOG2E = tl.constexpr(1.4426950408889634)
 STEEPEST = tl.constexpr(60.0)
@@ -24,7 +23,7 @@ def slots_at(table: tl.tensor, positions: tl.tensor, mask: tl.tensor, PAGE: tl.c
 
 
 @triton.jit
-def softmax_step(scores: tl.tensor, peak: tl.tensor, total: tl.tensor):  # noqa: ANN201
+def softmax_step(scores: tl.tensor, peak: tl.tensor, total: tl.tensor) -> tuple[tl.tensor, ...]:
     """One step of the online softmax (base 2): weights [M, BLOCK], the factor of what came before, new peak and total.
 
     A row that has seen nothing keeps its peak of -inf and weights of 0.
@@ -36,7 +35,7 @@ def softmax_step(scores: tl.tensor, peak: tl.tensor, total: tl.tensor):  # noqa:
     return weights, fade, higher, total * fade + tl.sum(weights, 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
 def paged_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -52,6 +51,7 @@ def paged_kernel(
     reference: tl.tensor,
     weight: tl.tensor,
     items: tl.tensor,
+    q_stride: tl.tensor,
     head_stride: tl.tensor,
     table_stride: tl.tensor,
     importance_stride: tl.tensor,
@@ -84,7 +84,7 @@ def paged_kernel(
     query, in_group = m // GROUP, m % GROUP
     real = query < count
     q_head = head * GROUP + in_group
-    q_at = q + ((row * QUERIES + query) * (KV_HEADS * GROUP) + q_head)[:, None] * DIM + d[None, :]
+    q_at = q + ((row * QUERIES + query) * q_stride + q_head * DIM)[:, None] + d[None, :]
     q_block = tl.load(q_at, mask=real[:, None] & (d < DIM)[None, :], other=0.0)
     table += row * table_stride
     keys += head.to(tl.int64) * head_stride
@@ -207,6 +207,6 @@ def _mean_lse(
         part = piece.to(tl.int64)[None, :] * STRIDE + query[:, None] * GROUP
         wanted = (piece < end)[None, :] & (query < count)[:, None]
         lse = tl.load(part_lse + part, mask=wanted, other=float("-inf"))
-        weights, fade, peak, total = softmax_step(lse, peak, total)
+        _, _, peak, total = softmax_step(lse, peak, total)
     lse = tl.where(total > 0, peak + tl.log2(total), 0.0)
     return tl.sum(tl.where(query < count, lse, 0.0), 0) / tl.maximum(count, 1)

@@ -90,7 +90,7 @@ class Sample:
         pick_kernel[(self.rows,)](
             logits, *keyed, self.summary, self.peaks, self.gathered, picks.tokens, picks.probabilities, picks.entropies,
             logits.stride(0), self.vocab, self.blocks, groups, config.reach, BLOCKS_PAD=padded(self.blocks, 2),
-            GROUPS_PAD=padded(groups, 2), TILE=min(config.tile, padded(self.vocab, 32)), FEW=min(config.few, config.room),
-            ROOM=config.room, num_warps=config.warps, **options,
+            GROUPS_PAD=padded(groups, 2), TILE=min(config.tile, padded(self.vocab, 32)),
+            FEW=min(config.few, config.room), ROOM=config.room, num_warps=config.warps, **options,
         )  # fmt: skip
         return picks

@@ -19,7 +19,7 @@ from glimpse.attention.triton.sizes import padded
 from glimpse.errors import ArgumentError
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["selected_row", "selected_head", "table_stride"])
 def recalled_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -33,6 +33,7 @@ def recalled_kernel(
     part_lse: tl.tensor,
     arrived: tl.tensor,
     out: tl.tensor,
+    q_stride: tl.tensor,
     head_stride: tl.tensor,
     selected_row: tl.tensor,
     selected_head: tl.tensor,
@@ -65,7 +66,8 @@ def recalled_kernel(
     if piece >= pieces:
         return
     begin, end = piece * share, tl.minimum(piece * share + share, reads)
-    q_block = tl.load(q + (heads + m)[:, None] * DIM + d[None, :], mask=wanted, other=0.0)
+    q_at = q + row * q_stride + (head * GROUP + m)[:, None] * DIM + d[None, :]
+    q_block = tl.load(q_at, mask=wanted, other=0.0)
     selected += row.to(tl.int64) * selected_row + head * selected_head
     table += row * table_stride
     keys += head.to(tl.int64) * head_stride
@@ -121,7 +123,7 @@ def _join(
     DIM_PAD: tl.constexpr,
     PIECES: tl.constexpr,
 ) -> tl.tensor:
-    """[GROUP_PAD, DIM_PAD]: the pieces of one row and head, weighted by their log-sum-exps; read past the first cache."""
+    """[GROUP_PAD, DIM_PAD]: the pieces of one row and head, weighted by their log-sum-exps; read past the L1 cache."""
     s, g, d = tl.arange(0, PIECES), tl.arange(0, GROUP_PAD), tl.arange(0, DIM_PAD)
     part = place + s[:, None] * GROUP + g[None, :]
     there = (s < pieces)[:, None] & (g < GROUP)[None, :]
@@ -180,17 +182,18 @@ class Recalled:
         *,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Attention of one layer: [rows, heads, head_dim], like `q` (contiguous), scale 1 / sqrt(head_dim).
+        """Attention of one layer: [rows, heads, head_dim], like `q`, scale 1 / sqrt(head_dim).
 
-        Row r reads the slots `selected` [rows, kv_heads, B] int32 (last dimension contiguous), the first `counts` [rows]
-        of each head, and then its positions from `bases` [rows] up to `lengths` [rows] (int32 all, its own token counted
-        in, whose keys and values are in the pool already) through `table` [rows, pages] int32. Length 0: idle.
+        Row r reads the slots `selected` [rows, kv_heads, B] int32 (last dimension contiguous), the first `counts`
+        [rows] of each head, and then its positions from `bases` [rows] up to `lengths` [rows] through `table` [rows,
+        pages], int32 all. The length counts its own token, whose keys and values are in the pool already. 0: idle.
+        Each token's heads lie together in `q`; all else is contiguous.
         """
-        out = torch.empty_like(q) if out is None else out
+        out = q.new_empty(q.shape) if out is None else out
         shape, config = self.shape, self.config
         recalled_kernel[(config.pieces, shape.kv_heads, self.rows)](
             q, keys, values, selected, counts, bases, lengths, table, self.part_out, self.part_lse, self.arrived, out,
-            keys.stride(0), selected.stride(0), selected.stride(1), table.stride(0),
+            q.stride(0), keys.stride(0), selected.stride(0), selected.stride(1), table.stride(0),
             float(shape.head_dim**-0.5 * LOG2E.value),
             KV_HEADS=shape.kv_heads, GROUP=shape.group, GROUP_PAD=padded(shape.group), M=padded(shape.group, 16),
             DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block,

@@ -1,8 +1,8 @@
 """Sampling without the host: from logits and every row's settings to tokens, by the recipe of `glimpse.sampling`.
 
-Two launches. The first (`vocabulary`) passes over the logits once. The second has one program a row. The k-th largest of
-the groups' peaks bounds the k-th largest logit from below, so the tokens at or above it are few and hold the k best; they
-are gathered, ranked (by value, then by id) and cut exactly as `glimpse.sampling.truncation` does, in float64. Laws
+Two launches. The first (`vocabulary`) passes over the logits once. The second has one program a row. The k-th largest
+of the groups' peaks bounds the k-th largest logit from below, so the tokens at or above it are few and hold the k best;
+they are gathered, ranked (by value, then by id) and cut exactly as `glimpse.sampling.truncation` does, in float64. Laws
 that are cut nowhere are picked from in the first launch; laws that reach past the gathered tokens go to `wide`.
 """
 
@@ -61,7 +61,7 @@ def _pick_ranked(
     mass: tl.tensor,
     everything: tl.tensor,
     ROOM: tl.constexpr,
-):  # noqa: ANN201
+) -> tuple[tl.tensor, ...]:
     """(token, its probability, whether the law was cut within the `total` gathered tokens)."""
     rank = tl.arange(0, ROOM)
     ranked = tl.sort(tl.load(found + rank, mask=rank < total, other=UNRANKED), descending=True)
@@ -84,7 +84,7 @@ def _pick_ranked(
     return token, tl.exp(tl.max(tl.where(keep & (ids == token), logp, float("-inf")), 0)), cut
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks", "groups", "reach"])
 def pick_kernel(
     logits: tl.tensor,
     temperatures: tl.tensor,

@@ -54,7 +54,7 @@ def _threshold(
     wanted: tl.tensor,
     BLOCK: tl.constexpr,
     DIGIT: tl.constexpr,
-):  # noqa: ANN201
+) -> tuple[tl.tensor, ...]:
     """(bits of the `wanted`-th largest score among positions first..last - 1, how many equal to it are wanted)."""
     BINS: tl.constexpr = 1 << DIGIT
     PASSES: tl.constexpr = (SCORE_BITS + DIGIT - 1) // DIGIT
@@ -77,7 +77,7 @@ def _threshold(
     return prefix, wanted
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride", "sinks", "recent"])
 def select_kernel(
     fresh: tl.tensor,
     running: tl.tensor,

@@ -17,7 +17,7 @@ from torch import Tensor
 from glimpse.attention.triton.sizes import padded
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "items"])
 def _split_kernel(
     lengths: tl.tensor,
     work: tl.tensor,

@@ -1,4 +1,4 @@
-"""One pass over the logits, in parallel over blocks of the vocabulary: what picking a token needs to know of each block."""
+"""One pass over the logits, in parallel over blocks of the vocabulary: what picking needs to know of each block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_whole(top_k: tl.tensor, top_p: tl.tensor, log_min_p: tl.tensor, vocab: tl
     return (top_k >= vocab) & (top_p >= 1.0) & (log_min_p == float("-inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def summary_kernel(
     logits: tl.tensor,
     temperatures: tl.tensor,
@@ -40,7 +40,7 @@ def summary_kernel(
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
 ) -> None:
-    """`summary` [N, blocks, SUMMARY] and `peaks` [N, blocks * GROUPS], the largest logit of each run of GROUP tokens."""
+    """`summary` [N, blocks, SUMMARY] and `peaks` [N, blocks * GROUPS], the largest of each run of GROUP logits."""
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     group = block * GROUPS + tl.arange(0, GROUPS)
     ids = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]

@@ -34,7 +34,7 @@ def _reach(
     log_min_p: tl.tensor,
     vocab: tl.tensor,
     TILE: tl.constexpr,
-):  # noqa: ANN201
+) -> tuple[tl.tensor, ...]:
     """(how many tokens have a key above `bound`, what they weigh)."""
     count, mass = tl.zeros((), tl.int32), tl.zeros((), tl.float64)
     for start in range(0, vocab, TILE):
@@ -78,7 +78,7 @@ def _allowed(
     log_min_p: tl.tensor,
     vocab: tl.tensor,
     TILE: tl.constexpr,
-):  # noqa: ANN201
+) -> tuple[tl.tensor, ...]:
     """(the least key that is kept, how many tokens of this very key are)."""
     lowest = _bisect(row, top_k, float("inf"), peak, temperature, log_min_p, vocab, TILE)
     above, mass = _reach(row, lowest, peak, temperature, log_min_p, vocab, TILE)
@@ -106,7 +106,7 @@ def pick_wide(
     log_min_p: tl.tensor,
     vocab: tl.tensor,
     TILE: tl.constexpr,
-):  # noqa: ANN201
+) -> tuple[tl.tensor, ...]:
     """(token, its probability) of the law of the logits at `row`; `peak` float64 is the largest of them."""
     lowest, ties = _allowed(row, top_k, top_p, peak, temperature, log_min_p, vocab, TILE)
     best, token, tied = tl.full((), float("-inf"), tl.float32), tl.zeros((), tl.int32), tl.zeros((), tl.int64)
