@@ -142,6 +142,11 @@ def main():
     texts = np.load(options.ids)
     ids = np.concatenate([texts[name] for name in texts.files]).astype(np.int64)
     bandwidth = copy_bandwidth()
+    big = torch.randn(1 << 30, device='cuda', dtype=torch.bfloat16)
+    other = torch.empty_like(big)
+    bandwidth = max(bandwidth, 4 * big.numel() / timed(lambda: other.copy_(big), 10))
+    del big, other
+    print(f'copy {bandwidth / 1e12:.2f} TB/s', flush=True)
     out = Path(os.environ.get("OUT", "."))
     results = {"device": torch.cuda.get_device_name(), "bandwidth": bandwidth, "cells": {}}
     loaded = ("", None)
@@ -163,7 +168,8 @@ def main():
                 torch.cuda.synchronize()
                 print(f"{name} loaded in {time.perf_counter() - begun:.1f} s", flush=True)
                 loaded = (name, checkpoint)
-            result = Cell(loaded[1], ids, context, batch, options.budget).run(bandwidth)
+            with torch.inference_mode():
+                result = Cell(loaded[1], ids, context, batch, options.budget).run(bandwidth)
         except Exception:
             traceback.print_exc()
             continue
