@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glimpse.attention.triton.linked import launch_options
 from glimpse.attention.triton.paged import LOG2E, combine_kernel, paged_kernel
-from glimpse.attention.triton.sizes import padded, processors
+from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
 
@@ -38,8 +39,23 @@ class PagedConfig:
     """(stages - 1) / 2 blocks are in flight: keys wait for the page table, which is loaded one stage before."""
     waves: float = 2.0
     """Programs per multiprocessor that the pieces should fill."""
-    pieces: int = 32
-    """Pieces a combining program reads at a time."""
+    linked: bool = False
+    """Programmatic dependent launch (`linked`)."""
+
+    @classmethod
+    def fit(cls, shape: HeadShape, rows: int, queries: int, device: torch.device) -> PagedConfig:
+        """What measured best on an H200 (docs/performance-gpu.md), by the side M of the folded matrix and the head.
+
+        Where rows fill the machine, one warp does a whole block of a small M: it exchanges nothing with others.
+        """
+        wide, m, linked = shape.head_dim > 64, padded(shape.group * queries, 16), links(device)
+        if 2 * rows * shape.kv_heads < processors(device):
+            return cls(block=64, warps=2 if m == 16 else 4, linked=linked)
+        if m == 16:
+            return cls(block=32 if wide else 64, warps=1, waves=4.0, linked=linked)
+        if m == 32:
+            return cls(block=32, warps=2 if wide else 1, waves=4.0 if wide else 8.0, linked=linked)
+        return cls(block=32, warps=4, waves=8.0, linked=linked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +92,16 @@ class Paged:
         if shape.heads % shape.kv_heads:
             raise ArgumentError(f"{shape.heads} query heads do not share {shape.kv_heads} key/value heads evenly")
         self.shape, self.rows, self.queries, self.page_size = shape, rows, queries, page_size
-        self.config = config or PagedConfig()
         device = torch.device(device)
+        self.config = config or PagedConfig.fit(shape, rows, queries, device)
         items = int(self.config.waves * processors(device) / shape.kv_heads)
         self.splits = Splits.empty(rows, items, self.config.block, device)
         # 16 rows at least: the matrix units' least side.
         self.folded = padded(shape.group * queries, 16)
         parts = (self.splits.items, shape.kv_heads, self.folded)
+        # A combining program reads a row's usual pieces at once, as long as they fit into its registers.
+        usual = padded(-(-self.splits.items // rows), 2)
+        self.pieces = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
         self.part_lse = torch.empty(parts, dtype=torch.float32, device=device)
         self.part_out = torch.empty(*parts, shape.head_dim, dtype=torch.float32, device=device)
 
@@ -140,6 +159,7 @@ class Paged:
             DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block, COUNTS=counts is not None,
             TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
             num_warps=config.warps, num_stages=config.stages,
+            **launch_options(config.linked),
         )  # fmt: skip
 
     def _join(self, out: Tensor, counts: Tensor | None, importance: Importance | None) -> None:
@@ -149,6 +169,6 @@ class Paged:
             None if importance is None else importance.reference_out,
             KV_HEADS=shape.kv_heads, GROUP=shape.group, QUERIES=self.queries, QUERIES_PAD=padded(self.queries),
             M=self.folded, DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16),
-            PIECES=min(self.config.pieces, padded(self.splits.items)), COUNTS=counts is not None,
-            REFERENCE=importance is not None, num_warps=2,
+            PIECES=self.pieces, COUNTS=counts is not None, REFERENCE=importance is not None,
+            num_warps=4 if self.pieces > 16 else 2, **launch_options(self.config.linked),
         )  # fmt: skip

@@ -67,7 +67,7 @@ def _normed(
 
 
 @triton.jit
-def _turned(x: tl.tensor, other: tl.tensor, cos: tl.tensor, sin: tl.tensor) -> tl.tensor:
+def turned(x: tl.tensor, other: tl.tensor, cos: tl.tensor, sin: tl.tensor) -> tl.tensor:
     """x * cos + other * sin, the first product rounded to the dtype of x as the plain decoder does."""
     product = (x.to(tl.float32) * cos.to(tl.float32)).to(x.dtype).to(tl.float32)
     return (product + other.to(tl.float32) * sin.to(tl.float32)).to(x.dtype)
@@ -78,6 +78,7 @@ def _rotary_kernel(
     qkv: tl.tensor,
     cos: tl.tensor,
     sin: tl.tensor,
+    positions: tl.tensor,
     slots: tl.tensor,
     q_out: tl.tensor,
     keys: tl.tensor,
@@ -93,6 +94,7 @@ def _rotary_kernel(
     HALF_PAD: tl.constexpr,
     BLOCK: tl.constexpr,
     NORM: tl.constexpr,
+    TABLE: tl.constexpr,
 ) -> None:
     HALF: tl.constexpr = DIM // 2
     token = tl.program_id(0).to(tl.int64)
@@ -114,14 +116,16 @@ def _rotary_kernel(
     tl.store(values + value_at + HALF, x2, mask=is_v & cached)
     if NORM:
         weight_at = norm + head[:, None] * DIM + d[None, :]
-        turned = is_q | is_k
-        w1 = tl.load(weight_at, mask=turned, other=0.0)
-        w2 = tl.load(weight_at + HALF, mask=turned, other=0.0)
+        rotated = is_q | is_k
+        w1 = tl.load(weight_at, mask=rotated, other=0.0)
+        w2 = tl.load(weight_at + HALF, mask=rotated, other=0.0)
         x1, x2 = _normed(x1, x2, w1, w2, eps, DIM)
     angle = token * DIM + d
+    if TABLE:
+        angle = tl.load(positions + token) * DIM + d
     c1, c2 = tl.load(cos + angle, mask=half, other=0.0), tl.load(cos + angle + HALF, mask=half, other=0.0)
     s1, s2 = tl.load(sin + angle, mask=half, other=0.0), tl.load(sin + angle + HALF, mask=half, other=0.0)
-    y1, y2 = _turned(x1, x2, c1[None, :], s1[None, :]), _turned(x2, x1, c2[None, :], s2[None, :])
+    y1, y2 = turned(x1, x2, c1[None, :], s1[None, :]), turned(x2, x1, c2[None, :], s2[None, :])
     q_at = q_out + token * out_stride + head[:, None] * DIM + d[None, :]
     tl.store(q_at, y1, mask=is_q)
     tl.store(q_at + HALF, y2, mask=is_q)
@@ -141,20 +145,21 @@ def rotate_and_store(
     out: Tensor | None = None,
     norm: Tensor | None = None,
     eps: float = 0.0,
+    positions: Tensor | None = None,
 ) -> Tensor:
     """Rotates queries and keys, writes keys and values into one layer of the pool, and returns the queries.
 
     `qkv` [N, heads + 2 * kv_heads, head_dim], each token's heads contiguous. `cos`, `sin` [N, 1, head_dim] as in
-    `Rotation`. `slots` [N] int64; tokens with a negative one are padding and are not stored. `keys`, `values`
+    `Rotation`; with `positions` [N] int64 they are tables [width, 1, head_dim]. `slots` [N] int64; tokens with a negative one are padding and are not stored. `keys`, `values`
     [kv_heads, slots, head_dim]. `norm` [heads + kv_heads, head_dim]: RMSNorm of queries and keys first. The queries
     [N, heads, head_dim] go to `out`, which may be the front of `qkv` itself; None: a new tensor.
     """
     tokens, every, dim = qkv.shape
     out = empty(tokens, heads, dim, dtype=qkv.dtype, device=qkv.device) if out is None else out
     _rotary_kernel[(tokens, -(-every // HEAD_BLOCK))](
-        qkv, cos, sin, slots, out, keys, values, norm, eps, qkv.stride(0), out.stride(0), keys.stride(0),
+        qkv, cos, sin, positions, slots, out, keys, values, norm, eps, qkv.stride(0), out.stride(0), keys.stride(0),
         HEADS=heads, KV_HEADS=keys.shape[0], DIM=dim, HALF_PAD=padded(dim // 2), BLOCK=HEAD_BLOCK,
-        NORM=norm is not None, num_warps=2,
+        NORM=norm is not None, TABLE=positions is not None, num_warps=2,
     )  # fmt: skip
     return out
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from glimpse.attention.triton.linked import await_previous, release
+
 LOG2E = tl.constexpr(1.4426950408889634)
 STEEPEST = tl.constexpr(60.0)
 """Largest binary exponent of an importance term: a poor estimate of the log-sum-exp cannot overflow float32."""
@@ -33,6 +35,38 @@ def softmax_step(scores: tl.tensor, peak: tl.tensor, total: tl.tensor) -> tuple[
     weights = tl.exp2(scores - safe[:, None])
     fade = tl.exp2(peak - safe)
     return weights, fade, higher, total * fade + tl.sum(weights, 1)
+
+
+@triton.jit
+def _scores(
+    q_block: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    slot: tl.tensor,
+    inside: tl.tensor,
+    DIM: tl.constexpr,
+    DIM_PAD: tl.constexpr,
+    WHOLE: tl.constexpr,
+) -> tuple[tl.tensor, ...]:
+    """(q k^T [M, BLOCK] without the scale, the values [BLOCK, DIM_PAD]) at `slot` [BLOCK]; WHOLE: all are inside."""
+    d = tl.arange(0, DIM_PAD)
+    place = slot[:, None] * DIM + d[None, :]
+    if WHOLE and DIM == DIM_PAD:
+        k = tl.load(keys + place)
+        v = tl.load(values + place)
+    else:
+        wanted = inside[:, None] & (d < DIM)[None, :]
+        k = tl.load(keys + place, mask=wanted, other=0.0)
+        v = tl.load(values + place, mask=wanted, other=0.0)
+    return tl.dot(q_block, tl.trans(k), input_precision="ieee"), v
+
+
+@triton.jit
+def _importance(weights: tl.tensor, peak: tl.tensor, estimate: tl.tensor, share: tl.tensor) -> tl.tensor:
+    """[BLOCK]: the sum over queries of exp(score - estimate), from the weights, which are counted from the peak."""
+    safe = tl.where(peak == float("-inf"), 0.0, peak)
+    lift = share * tl.exp2(tl.minimum(safe - estimate, STEEPEST))
+    return tl.sum(weights * lift[:, None], 0)
 
 
 @triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
@@ -68,8 +102,11 @@ def paged_kernel(
     TREE: tl.constexpr,
     IMPORTANCE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Paged` for the tensors."""
+    release(LINKED)
+    await_previous(LINKED)
     head, item = tl.program_id(0), tl.program_id(1)
     row = tl.load(work + item)
     if row < 0:
@@ -103,29 +140,38 @@ def paged_kernel(
     peak = tl.full((M,), float("-inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     mixed = tl.zeros((M, DIM_PAD), tl.float32)
-    for start in range(begin, end, BLOCK):
+    # Whole blocks before the row's own tokens are seen by every query; only the rest needs masks. Queries that are
+    # padding get weights of no meaning, which nothing reads.
+    plain_end = begin + tl.maximum(tl.minimum(end, base) - begin, 0) // BLOCK * BLOCK
+    for start in range(begin, plain_end, BLOCK):
+        position = start + tl.arange(0, BLOCK)
+        page = tl.load(table + position // PAGE)
+        slot = page.to(tl.int64) * PAGE + position % PAGE
+        raw, v = _scores(q_block, keys, values, slot, position >= 0, DIM, DIM_PAD, True)
+        higher = tl.maximum(peak, tl.max(raw, 1) * scale)
+        weights = tl.exp2(raw * scale - higher[:, None])
+        fade = tl.exp2(peak - higher)
+        total = total * fade + tl.sum(weights, 1)
+        peak = higher
+        mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
+        if IMPORTANCE:
+            tl.store(importance + position, _importance(weights, peak, estimate, share))
+    for start in range(plain_end, end, BLOCK):
         position = start + tl.arange(0, BLOCK)
         inside = position < end
         slot = slots_at(table, position, inside, PAGE)
-        place = slot[:, None] * DIM + d[None, :]
-        wanted = inside[:, None] & (d < DIM)[None, :]
-        k = tl.load(keys + place, mask=wanted, other=0.0)
-        v = tl.load(values + place, mask=wanted, other=0.0)
-        scores = tl.dot(q_block, tl.trans(k), input_precision="ieee") * scale
+        raw, v = _scores(q_block, keys, values, slot, inside, DIM, DIM_PAD, False)
         own = position - base
         if TREE:
             bits = (seen[:, None] >> tl.maximum(own, 0)[None, :].to(tl.int64)) & 1
             visible = (own < 0)[None, :] | (bits != 0)
         else:
             visible = own[None, :] <= query[:, None]
-        scores = tl.where(visible & inside[None, :] & real[:, None], scores, float("-inf"))
+        scores = tl.where(visible & inside[None, :] & real[:, None], raw * scale, float("-inf"))
         weights, fade, peak, total = softmax_step(scores, peak, total)
         mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
-            safe = tl.where(peak == float("-inf"), 0.0, peak)
-            lift = share * tl.exp2(tl.minimum(safe - estimate, STEEPEST))
-            given = tl.sum(tl.where(share[:, None] > 0, weights * lift[:, None], 0.0), 0)
-            tl.store(importance + position, given, mask=inside & (own < 0))
+            tl.store(importance + position, _importance(weights, peak, estimate, share), mask=inside & (own < 0))
 
     part = (item * KV_HEADS + head).to(tl.int64) * M + m
     tl.store(part_lse + part, tl.where(total > 0, peak + tl.log2(total), float("-inf")))
@@ -151,8 +197,11 @@ def combine_kernel(
     PIECES: tl.constexpr,
     COUNTS: tl.constexpr,
     REFERENCE: tl.constexpr,
+    LINKED: tl.constexpr,
 ) -> None:
     """Joins the pieces of one query and head; the row's first query also writes the head's mean log-sum-exp."""
+    release(LINKED)
+    await_previous(LINKED)
     token, q_head = tl.program_id(0), tl.program_id(1)
     row, query = token // QUERIES, token % QUERIES
     head, in_group = q_head // GROUP, q_head % GROUP

@@ -47,7 +47,9 @@ class SampleConfig:
     groups: int = 16
     """Groups a program of the first launch handles."""
     tile: int = 4096
-    """Logits that a program of the second launch handles at a time."""
+    """Logits that a program of the second launch looks at at a time."""
+    wide: int = 4096
+    """The same where the law reaches far."""
     few: int = 128
     room: int = 1024
     """Candidates ranked at a time: the lesser number where they fit."""
@@ -68,29 +70,39 @@ class Sample:
         groups = self.blocks * self.config.groups
         self.summary = torch.zeros(rows, self.blocks, SUMMARY.value, device=device)
         self.peaks = torch.zeros(rows, groups, device=device)
+        self.high = torch.zeros(rows, padded(groups, 2), dtype=torch.int32, device=device)
         self.gathered = torch.zeros(rows, self.config.room, dtype=torch.int64, device=device)
         numbers = (torch.zeros(rows, device=device) for _ in range(2))
         self.picks = Picks(torch.zeros(rows, dtype=torch.int64, device=device), *numbers)
 
     def __call__(
-        self, logits: Tensor, settings: RowSettings, seeds: Tensor, positions: Tensor, salts: Tensor | None = None
+        self,
+        logits: Tensor,
+        settings: RowSettings,
+        seeds: Tensor,
+        positions: Tensor,
+        salts: Tensor | None = None,
+        *,
+        ahead: int = 0,
     ) -> Picks:
         """The picks of `logits` [N, vocab or more] (float32 or bfloat16, rows contiguous).
 
         `seeds`, `positions` and `salts` [N] int64 key the noise as in `glimpse.sampling.noise`; no salts: 0.
+        `ahead` is added to the positions.
         """
         config, picks = self.config, self.picks
         keyed = (settings.temperature, settings.top_k, settings.top_p, settings.log_min_p, seeds, positions, salts)
-        options = {"ROLE": self.role, "SALTED": salts is not None}
+        options = {"ROLE": self.role, "SALTED": salts is not None, "AHEAD": ahead}
         summary_kernel[(self.rows, self.blocks)](
             logits, *keyed, self.summary, self.peaks, logits.stride(0), self.vocab, self.blocks,
             GROUP=config.group, GROUPS=config.groups, num_warps=config.warps, **options,
         )  # fmt: skip
         groups = self.peaks.shape[1]
         pick_kernel[(self.rows,)](
-            logits, *keyed, self.summary, self.peaks, self.gathered, picks.tokens, picks.probabilities, picks.entropies,
-            logits.stride(0), self.vocab, self.blocks, groups, config.reach, BLOCKS_PAD=padded(self.blocks, 2),
-            GROUPS_PAD=padded(groups, 2), TILE=min(config.tile, padded(self.vocab, 32)),
-            FEW=min(config.few, config.room), ROOM=config.room, num_warps=config.warps, **options,
+            logits, *keyed, self.summary, self.peaks, self.high, self.gathered, picks.tokens, picks.probabilities,
+            picks.entropies, logits.stride(0), self.vocab, self.blocks, groups, config.reach, GROUP=config.group,
+            BLOCKS_PAD=padded(self.blocks, 2), GROUPS_PAD=padded(groups, 2), TILE=config.tile,
+            WIDE=min(config.wide, padded(self.vocab, 32)), FEW=min(config.few, config.room), ROOM=config.room,
+            num_warps=config.warps, **options,
         )  # fmt: skip
         return picks

@@ -14,8 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape
+from glimpse.attention.triton.linked import await_previous, launch_options, release
 from glimpse.attention.triton.paged import LOG2E, slots_at, softmax_step
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.errors import ArgumentError
 
 
@@ -48,8 +49,11 @@ def recalled_kernel(
     PAGE: tl.constexpr,
     BLOCK: tl.constexpr,
     PIECES: tl.constexpr,
+    LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Recalled` for the tensors."""
+    release(LINKED)
+    await_previous(LINKED)
     piece, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + row)
     base, count = tl.load(bases + row), tl.load(counts + row)
@@ -136,6 +140,10 @@ def _join(
     return tl.sum(rows * weight[:, :, None], 0)
 
 
+FEW = 16
+"""Rows times key/value heads that leave most of the GPU idle."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecalledConfig:
     """How a launch is cut up. Changes the time and, by rounding, the last bits; never what is computed."""
@@ -145,6 +153,18 @@ class RecalledConfig:
     """Programs a row and key/value head, a power of two; short rows use fewer."""
     warps: int = 4
     stages: int = 5
+    linked: bool = False
+    """Programmatic dependent launch (`linked`)."""
+
+    @classmethod
+    def fit(cls, shape: HeadShape, rows: int, device: torch.device) -> RecalledConfig:
+        """What measured best on an H200 for some 500 places (docs/performance-gpu.md)."""
+        segments, linked = rows * shape.kv_heads, links(device)
+        if segments <= FEW:
+            return cls(block=64, pieces=16, stages=3, linked=linked)
+        if segments < processors(device):
+            return cls(block=128, pieces=2 if shape.head_dim > 64 else 4, linked=linked)
+        return cls(block=32 if shape.head_dim > 64 else 128, pieces=1, linked=linked)
 
 
 class Recalled:
@@ -160,7 +180,7 @@ class Recalled:
     ) -> None:
         """Raises ArgumentError when the number of pieces is no power of two."""
         self.shape, self.rows, self.page_size = shape, rows, page_size
-        self.config = config or RecalledConfig()
+        self.config = config or RecalledConfig.fit(shape, rows, torch.device(device))
         pieces = self.config.pieces
         if pieces < 1 or pieces & (pieces - 1):
             raise ArgumentError(f"{pieces} pieces cannot be joined in one block; give a power of two")
@@ -198,5 +218,6 @@ class Recalled:
             KV_HEADS=shape.kv_heads, GROUP=shape.group, GROUP_PAD=padded(shape.group), M=padded(shape.group, 16),
             DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block,
             PIECES=config.pieces, num_warps=config.warps, num_stages=config.stages,
+            **launch_options(config.linked),
         )  # fmt: skip
         return out

@@ -22,22 +22,53 @@ LOWEST_FIRST = tl.constexpr(0x7FFFFFFF)
 
 @triton.jit
 def _bound(peaks: tl.tensor, groups: tl.tensor, rank: tl.tensor, GROUPS_PAD: tl.constexpr) -> tl.tensor:
-    """The `rank`-th largest (from 1) of the groups' peaks, -inf where there are not as many."""
+    """The `rank`-th largest (from 1) of the groups' peaks, -inf where there are not as many.
+
+    Counted, not sorted: every peak against every other takes less than the steps of a sort wait for one another.
+    """
     group = tl.arange(0, GROUPS_PAD)
-    ordered = tl.sort(tl.load(peaks + group, mask=group < groups, other=float("-inf")), descending=True)
-    return tl.max(tl.where(group == rank - 1, ordered, float("-inf")), 0)
+    peak = tl.load(peaks + group, mask=group < groups, other=float("-inf"))
+    reach = tl.sum((peak[None, :] >= peak[:, None]).to(tl.int32), 1)
+    return tl.max(tl.where(reach >= rank, peak, float("-inf")), 0)
+
+
+@triton.jit
+def _high_groups(
+    peaks: tl.tensor, groups: tl.tensor, bound: tl.tensor, found: tl.tensor, GROUPS_PAD: tl.constexpr
+) -> tl.tensor:
+    """Writes the groups whose peak reaches `bound` to `found` [GROUPS_PAD] int32, in order; how many there are."""
+    group = tl.arange(0, GROUPS_PAD)
+    high = (group < groups) & (tl.load(peaks + group, mask=group < groups, other=float("-inf")) >= bound)
+    place = tl.cumsum(high.to(tl.int32), 0) - 1
+    tl.store(found + place, group, mask=high)
+    tl.debug_barrier()
+    return tl.sum(high.to(tl.int32), 0)
 
 
 @triton.jit
 def _gather(
-    row: tl.tensor, bound: tl.tensor, found: tl.tensor, vocab: tl.tensor, TILE: tl.constexpr, ROOM: tl.constexpr
+    row: tl.tensor,
+    bound: tl.tensor,
+    high: tl.tensor,
+    highs: tl.tensor,
+    found: tl.tensor,
+    vocab: tl.tensor,
+    GROUP: tl.constexpr,
+    TILE: tl.constexpr,
+    ROOM: tl.constexpr,
 ) -> tl.tensor:
-    """Writes the ranking keys of the tokens at or above `bound` to `found` [ROOM] int64; how many there are."""
+    """Writes the ranking keys of the tokens at or above `bound` to `found` [ROOM] int64; how many there are.
+
+    Only the `highs` groups listed at `high` can hold one.
+    """
     total = tl.zeros((), tl.int32)
-    for start in range(0, vocab, TILE):
-        ids = start + tl.arange(0, TILE)
-        x = tl.load(row + ids, mask=ids < vocab, other=float("-inf")).to(tl.float32)
-        keep = (ids < vocab) & (x >= bound) & (x > float("-inf"))
+    for start in range(0, highs * GROUP, TILE):
+        index = start + tl.arange(0, TILE)
+        group = tl.load(high + index // GROUP, mask=index < highs * GROUP, other=0)
+        ids = group * GROUP + index % GROUP
+        inside = (index < highs * GROUP) & (ids < vocab)
+        x = tl.load(row + ids, mask=inside, other=float("-inf")).to(tl.float32)
+        keep = inside & (x >= bound) & (x > float("-inf"))
         kept = keep.to(tl.int32)
         place = total + tl.cumsum(kept, 0) - kept
         # Higher values first, and of equal ones the lower id.
@@ -61,19 +92,31 @@ def _pick_ranked(
     mass: tl.tensor,
     everything: tl.tensor,
     ROOM: tl.constexpr,
+    COUNTED: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
-    """(token, its probability, whether the law was cut within the `total` gathered tokens)."""
+    """(token, its probability, whether the law was cut within the `total` gathered tokens).
+
+    COUNTED ranks a few tokens by comparing each with every other; more are sorted.
+    """
     rank = tl.arange(0, ROOM)
-    ranked = tl.sort(tl.load(found + rank, mask=rank < total, other=UNRANKED), descending=True)
+    there = rank < total
+    ranked = tl.load(found + rank, mask=there, other=UNRANKED)
+    if COUNTED:
+        higher = ranked[None, :] > ranked[:, None]
+        rank = tl.sum(higher.to(tl.int32), 1)
+    else:
+        ranked = tl.sort(ranked, descending=True)
     ids = (ranked & LOWEST_FIRST).to(tl.int32) ^ LOWEST_FIRST
     exponent = (unsorted((ranked >> 32).to(tl.int32)).to(tl.float64) - peak) / temperature
-    there = rank < total
     keep = there & (exponent >= log_min_p) & (rank < top_k)
     cut = everything | (tl.sum(keep.to(tl.int32), 0) < total) | (top_k <= total)
     weight = tl.where(keep, tl.exp(tl.where(there, exponent, 0.0)), 0.0)
     whole = tl.where(cut, tl.sum(weight, 0), mass)
     known = cut | (log_min_p == float("-inf"))
-    before = tl.cumsum(weight, 0) - weight
+    if COUNTED:
+        before = tl.sum(tl.where(higher, weight[None, :], 0.0), 1)
+    else:
+        before = tl.cumsum(weight, 0) - weight
     limit = tl.where(top_p < 1.0, top_p * whole, float("inf"))
     keep = keep & ((before < limit) | (rank == 0))
     cut = cut | (known & (tl.sum(keep.to(tl.int32), 0) < total))
@@ -96,6 +139,7 @@ def pick_kernel(
     salts: tl.tensor,
     summary: tl.tensor,
     peaks: tl.tensor,
+    high: tl.tensor,
     gathered: tl.tensor,
     tokens: tl.tensor,
     probabilities: tl.tensor,
@@ -107,9 +151,12 @@ def pick_kernel(
     reach: tl.tensor,
     ROLE: tl.constexpr,
     SALTED: tl.constexpr,
+    AHEAD: tl.constexpr,
+    GROUP: tl.constexpr,
     BLOCKS_PAD: tl.constexpr,
     GROUPS_PAD: tl.constexpr,
     TILE: tl.constexpr,
+    WIDE: tl.constexpr,
     FEW: tl.constexpr,
     ROOM: tl.constexpr,
 ) -> None:
@@ -136,7 +183,7 @@ def pick_kernel(
     salt = tl.zeros((), tl.int64)
     if SALTED:
         salt = tl.load(salts + index)
-    key = noise_key(tl.load(seeds + index), tl.load(positions + index), salt, ROLE)
+    key = noise_key(tl.load(seeds + index), tl.load(positions + index) + AHEAD, salt, ROLE)
     wide_peak = peak.to(tl.float64)
     if is_whole(top_k, top_p, log_min_p, vocab):
         scores = tl.load(at + 4, mask=there, other=float("-inf")) + offset / cold
@@ -148,19 +195,21 @@ def pick_kernel(
         rank = tl.where(top_k <= groups, top_k, tl.minimum(reach, groups)).to(tl.int32)
         bound = _bound(peaks + index * groups, groups, rank, GROUPS_PAD)
         found = gathered + index * ROOM
-        count = _gather(row, bound, found, vocab, TILE, ROOM)
+        high += index * GROUPS_PAD
+        highs = _high_groups(peaks + index * groups, groups, bound, high, GROUPS_PAD)
+        count = _gather(row, bound, high, highs, found, vocab, GROUP, TILE, ROOM)
         everything = bound == float("-inf")
         token, probability, done = tl.zeros((), tl.int32), tl.zeros((), tl.float32), tl.full((), 0, tl.int1)
         if count <= FEW:
             token, probability, done = _pick_ranked(
-                found, count, key, top_k, top_p, wide_peak, temperature, log_min_p, mass, everything, FEW
+                found, count, key, top_k, top_p, wide_peak, temperature, log_min_p, mass, everything, FEW, True
             )
         elif count <= ROOM:
             token, probability, done = _pick_ranked(
-                found, count, key, top_k, top_p, wide_peak, temperature, log_min_p, mass, everything, ROOM
+                found, count, key, top_k, top_p, wide_peak, temperature, log_min_p, mass, everything, ROOM, False
             )
         if not done:
-            token, probability = pick_wide(row, key, top_k, top_p, wide_peak, temperature, log_min_p, vocab, TILE)
+            token, probability = pick_wide(row, key, top_k, top_p, wide_peak, temperature, log_min_p, vocab, WIDE)
     # Logits that are not finite give an arbitrary token, but a legal one.
     tl.store(tokens + index, tl.minimum(tl.maximum(token, 0), vocab - 1).to(tl.int64))
     tl.store(probabilities + index, probability)

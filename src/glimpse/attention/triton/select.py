@@ -1,8 +1,9 @@
 """Top-k on the device: which slots each draft row will read, per layer and key/value head.
 
-One program per segment (a layer, row and head). The threshold is found digit by digit over the bits of the scores,
-which order like integers because no score is negative (radix select); then one pass writes what is kept, in order of
-position. Nothing is sorted, and nothing depends on the order in which threads arrive.
+One program per segment (a layer, row and head). Rows that fit into registers go to `resident`. For longer ones the
+threshold is found digit by digit over the bits of the scores, which order like integers because no score is negative
+(radix select); then one pass writes what is kept, in order of position. Nothing is sorted, and nothing depends on the
+order in which threads arrive.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.paged import slots_at
+from glimpse.attention.triton.resident import resident_kernel
 from glimpse.attention.triton.sizes import padded
 from glimpse.errors import ArgumentError
 
@@ -148,10 +150,12 @@ class Selection:
     """The first positions, always selected."""
     recent: int = 32
     """The last positions, always selected."""
+    resident: int = 16384
+    """Widths up to this are held in registers."""
     block: int = 4096
-    """Positions a program handles at a time, at most."""
+    """Positions a program handles at a time, at most, of wider ones."""
     digit: int = 6
-    """Bits of the score that one pass decides."""
+    """Bits of the score that one pass decides there."""
     warps: int = 8
 
     def __call__(
@@ -181,13 +185,17 @@ class Selection:
             raise ArgumentError(
                 f"{selected.shape[-1]} places cannot hold {self.sinks} first and {self.recent} last positions"
             )
-        select_kernel[(layers * rows * kv_heads,)](
-            scores, running, decays, scored, lengths, budgets, table, selected, counts,
-            width, table.stride(0), self.sinks, self.recent,
-            ROWS=rows, KV_HEADS=kv_heads, CAPACITY=selected.shape[-1], PAGE=self.page_size,
-            BLOCK=min(self.block, padded(width, 32)), DIGIT=self.digit, RUNNING=running is not None,
-            num_warps=self.warps,
-        )  # fmt: skip
+        given = (scores, running, decays, scored, lengths, budgets, table, selected, counts)
+        sizes = (width, table.stride(0), self.sinks, self.recent)
+        options = {
+            "ROWS": rows, "KV_HEADS": kv_heads, "CAPACITY": selected.shape[-1], "PAGE": self.page_size,
+            "RUNNING": running is not None, "num_warps": self.warps,
+        }  # fmt: skip
+        whole, grid = padded(width, 32), (layers * rows * kv_heads,)
+        if whole <= self.resident:
+            resident_kernel[grid](*given, *sizes, BLOCK=whole, **options)
+        else:
+            select_kernel[grid](*given, *sizes, BLOCK=min(self.block, whole), DIGIT=self.digit, **options)
 
 
 def capacity(rows: int, kv_heads: int, layers: int, budget: int, device: torch.device | str) -> tuple[Tensor, Tensor]:

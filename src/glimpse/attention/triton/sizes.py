@@ -13,3 +13,8 @@ def padded(count: int, least: int = 1) -> int:
 def processors(device: torch.device) -> int:
     """Streaming multiprocessors of the device; 132, an H200's, for the interpreter."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
+
+
+def links(device: torch.device) -> bool:
+    """Whether kernels can be launched programmatically dependent on one another: capability 9.0 or more."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -37,6 +37,7 @@ def summary_kernel(
     blocks: tl.tensor,
     ROLE: tl.constexpr,
     SALTED: tl.constexpr,
+    AHEAD: tl.constexpr,
     GROUP: tl.constexpr,
     GROUPS: tl.constexpr,
 ) -> None:
@@ -61,7 +62,7 @@ def summary_kernel(
         salt = tl.zeros((), tl.int64)
         if SALTED:
             salt = tl.load(salts + row)
-        key = noise_key(tl.load(seeds + row), tl.load(positions + row), salt, ROLE)
+        key = noise_key(tl.load(seeds + row), tl.load(positions + row) + AHEAD, salt, ROLE)
         score = tl.where(ids < vocab, scaled - log_exponential(key, ids), float("-inf"))
         best = tl.max(tl.max(score, 1), 0)
         winner = tl.min(tl.min(tl.where(score == best, ids, vocab - 1), 1), 0)

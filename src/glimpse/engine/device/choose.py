@@ -28,8 +28,8 @@ class Choose:
         self._sample = Sample(rows.size * queries, vocab, rows.tokens.device, role=Role.TARGET)
 
     def __call__(self, logits: Tensor, positions: Tensor) -> Picks:
-        """Tokens, their probabilities and the entropies [B * queries]; `positions` are those of the tokens picked."""
-        return self._sample(logits, self._settings, self._seeds, positions)
+        """Tokens, their probabilities and the entropies [B * queries] of what follows `positions` [B * queries] int64."""
+        return self._sample(logits, self._settings, self._seeds, positions, ahead=1)
 
 
 def settings_of(temperature: float, top_k: int, top_p: float, min_p: float) -> tuple[float, int, float, float]:

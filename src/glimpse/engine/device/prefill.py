@@ -42,7 +42,7 @@ def prefill(forward: FusedForward, pool: PagePool, rows: DeviceRows, recall: Dev
             )
             return mixed[0].transpose(0, 1)
 
-        forward(prompt[start:stop], positions, first_slot + positions, mix)
+        forward(forward.embed(prompt[start:stop]), positions, first_slot + positions, mix)
     rows.length[row] = len(prompt)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape, Importance, Paged
 from glimpse.attention.triton.recalled import Recalled
+from glimpse.attention.triton.rows import Fed, commit, feed, record
 from glimpse.attention.triton.select import Selection
 from glimpse.cache.pool import PagePool
 from glimpse.cache.recall import RecallBudget
@@ -17,7 +18,9 @@ from glimpse.engine.device.choose import Choose
 from glimpse.engine.device.forward import FusedForward
 from glimpse.engine.device.graphs import Graphs
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.errors import ArgumentError
 from glimpse.model import Decoder
+from glimpse.model.embedding import DenseEmbedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class DeviceRounds:
         self._shape = HeadShape(spec.heads, spec.kv_heads, spec.head_dim)
         self.forward = FusedForward(decoder, pool, rows.tokens.shape[1])
         self._vocab = vocab
+        self._embedding = dense_embedding(decoder)
         self._choose: dict[int, Choose] = {}
         self._recalled = Recalled(self._shape, rows.size, pool.page_size, decoder.device)
         self._paged: dict[int, Paged] = {}
@@ -66,7 +70,7 @@ class DeviceRounds:
         wanted = [self.settings.budget.positions(length) for length in lengths.tolist()]
         self._budgets.copy_(torch.tensor(wanted))
         self._decays.zero_()
-        self._choose_sets(lengths, lengths)
+        self._choose_sets(lengths * self.rows.active, lengths)
         self._decays.fill_(self.settings.decay)
 
     def plain(self) -> None:
@@ -98,73 +102,53 @@ class DeviceRounds:
 
         self.graphs.run(key, function, restore)
 
-    def _feed(self, first: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens, positions and slots [B * count] from position `first` [B] on; idle rows get slot -1."""
-        rows, size = self.rows, self._pool.page_size
-        positions = first[:, None].long() + torch.arange(count, device=first.device)
-        positions = positions.clamp_max(rows.tokens.shape[1] - 1)
-        pages = rows.table.gather(1, positions // size).long()
-        slots = torch.where(rows.active[:, None] > 0, pages * size + positions % size, -1)
-        return rows.tokens.gather(1, positions).flatten(), positions.flatten(), slots.flatten()
+    def _feed(self, count: int, *, drafting: bool = False) -> Fed:
+        """The next `count` tokens of every row, behind the draft so far or from the last committed one on."""
+        rows = self.rows
+        return feed(
+            rows.tokens, rows.length, rows.drafted if drafting else None, rows.active, rows.table, self._embedding,
+            count, self._pool.page_size,
+        )  # fmt: skip
 
     def _draft(self) -> None:
-        rows, recall = self.rows, self.recall
-        first = rows.length - 1 + rows.drafted
-        lengths = (first + 1) * rows.active
+        rows, recall, fed = self.rows, self.recall, self._feed(1, drafting=True)
 
         def mix(layer: int, q: Tensor) -> Tensor:
             keys, values = self._pool.keys[layer], self._pool.values[layer]
-            return self._recalled(q, keys, values, recall.slots[layer], recall.count, recall.base, lengths, rows.table)
+            slots = recall.slots[layer]
+            return self._recalled(q, keys, values, slots, recall.count, recall.base, fed.lengths, rows.table)
 
-        tokens, positions, slots = self._feed(first, 1)
-        hidden = self.forward(tokens, positions, slots, mix)
-        chosen = self._choose[1](self._decoder.head(hidden), positions + 1)
-        place = rows.drafted[:, None].long().clamp_max(rows.entropy.shape[1] - 1)
-        after = positions[:, None] + 1
-        kept = torch.where(rows.active[:, None] > 0, chosen.tokens[:, None], rows.tokens.gather(1, after))
-        rows.tokens.scatter_(1, after, kept)
-        rows.confidence.scatter_(1, place, chosen.probabilities[:, None])
-        rows.entropy.scatter_(1, place, chosen.entropies[:, None])
-        rows.drafted.add_(rows.active)
+        hidden = self.forward(fed.embedded, fed.positions, fed.slots, mix)
+        chosen = self._choose[1](self._decoder.head(hidden), fed.positions)
+        record(
+            rows.tokens, fed.positions, chosen.tokens, chosen.probabilities, chosen.entropies, rows.drafted,
+            rows.active, rows.confidence, rows.entropy,
+        )  # fmt: skip
 
     def _verify(self, count: int, *, learn: bool) -> None:
-        rows = self.rows
-        first = rows.length - 1
-        lengths = (first + count) * rows.active
-        paged = self._paged[count]
-        paged.plan(lengths)
+        rows, fed, paged = self.rows, self._feed(count), self._paged[count]
+        paged.plan(fed.lengths)
 
         def mix(layer: int, q: Tensor) -> Tensor:
             keys, values = self._pool.keys[layer], self._pool.values[layer]
-            return paged(q, keys, values, rows.table, lengths, importance=self._importance(layer) if learn else None)
+            importance = self._importance(layer) if learn else None
+            return paged(q, keys, values, rows.table, fed.lengths, importance=importance)
 
-        tokens, positions, slots = self._feed(first, count)
-        hidden = self.forward(tokens, positions, slots, mix)
-        picks = self._choose[count](self._decoder.head(hidden), positions + 1).tokens
-        self._commit(picks.view(-1, count), tokens.view(-1, count)[:, 1:], positions.view(-1, count) + 1)
-        rows.active.mul_((rows.length + rows.committed.shape[1] <= rows.limit).int())
+        hidden = self.forward(fed.embedded, fed.positions, fed.slots, mix)
+        picks = self._choose[count](self._decoder.head(hidden), fed.positions).tokens
+        scored, known = commit(
+            rows.tokens, fed, picks, rows.length, rows.drafted, rows.active, rows.limit, rows.counts, rows.committed
+        )
         if learn:
-            self._choose_sets(rows.length - 1, first)
-
-    def _commit(self, picks: Tensor, drafts: Tensor, places: Tensor) -> None:
-        """Keeps the picks up to the first that differs from the draft, that one included."""
-        rows, count = self.rows, picks.shape[1]
-        accepted = (picks[:, :-1] == drafts).int().cumprod(1).sum(1, dtype=torch.int32)
-        rows.counts.copy_((accepted + 1) * rows.active)
-        kept = torch.arange(count, device=picks.device) < rows.counts[:, None]
-        rows.committed[:, :count].copy_(picks)
-        rows.tokens.scatter_(1, places, torch.where(kept, picks, rows.tokens.gather(1, places)))
-        rows.length.add_(rows.counts)
-        rows.drafted.zero_()
+            self._choose_sets(known, scored)
 
     def _choose_sets(self, lengths: Tensor, scored: Tensor) -> None:
         recall = self.recall
-        lengths = lengths * self.rows.active
+        recall.base.copy_(lengths)
         self._select(
             recall.fresh, scored, lengths, self._budgets, self.rows.table, recall.slots, recall.count,
             running=recall.scores, decays=self._decays,
         )  # fmt: skip
-        recall.base.copy_(lengths)
 
     def _importance(self, layer: int) -> Importance:
         reference = self.recall.reference[layer]
@@ -176,3 +160,10 @@ class DeviceRounds:
             page_size, device = self._pool.page_size, self._decoder.device
             self._paged[count] = Paged(self._shape, self.rows.size, count, page_size, device)
             self._choose[count] = Choose(self.rows, count, self._vocab)
+
+
+def dense_embedding(decoder: Decoder) -> Tensor:
+    """The embedding's table [vocab, hidden]. Raises ArgumentError where it is not on the device."""
+    if not isinstance(decoder.embedding, DenseEmbedding):
+        raise ArgumentError("device rounds need the embedding in memory; this one is read from its file")
+    return decoder.embedding.weight
