@@ -98,13 +98,13 @@ def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Case:
     return launch
 
 
-def select_case() -> Case:
+def select_case(width: int = 8192) -> Case:
     from glimpse.attention.triton.select import Selection, capacity
 
     def launch() -> None:
         ints = torch.zeros(2, 16, dtype=torch.int32)
         selected, counts = capacity(2, 3, 4, 512, "cpu")
-        scores = torch.zeros(4, 2, 3, 8192)
+        scores = torch.zeros(4, 2, 3, width)
         Selection(16)(scores, *[ints[0]] * 3, ints, selected, counts, running=scores, decays=torch.zeros(2))
 
     return launch
@@ -120,6 +120,33 @@ def fused_case() -> Case:
         angle = torch.zeros(2, 1, 128, dtype=BF16)
         rotate_and_store(qkv, angle, angle, torch.zeros(2, dtype=torch.int64), kv, kv, 32, norm=kv[0], eps=1e-6)
         silu_mul(x)
+
+    return launch
+
+
+def narrow_case() -> Case:
+    from glimpse.attention.triton.narrow import Narrow, NarrowConfig
+
+    def launch() -> None:
+        x, weight = torch.zeros(2, 576, dtype=BF16), torch.zeros(3072, 576, dtype=BF16)
+        down, kv = torch.zeros(576, 1536, dtype=BF16), torch.zeros(3, 64, 64, dtype=BF16)
+        angle, ids = torch.zeros(64, 1, 64, dtype=BF16), torch.zeros(2, dtype=torch.int64)
+        narrow = Narrow(2, NarrowConfig(linked=True))
+        narrow.qkv(x, x[0], 1e-5, weight[:960], angle, angle, ids, ids, kv, kv, 9)
+        narrow.add(narrow.gated(x, x[0], 1e-5, weight), down, x)
+
+    return launch
+
+
+def rows_case() -> Case:
+    from glimpse.attention.triton.rows import commit, feed, record
+
+    def launch() -> None:
+        ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
+        table, floats = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 8)
+        fed = feed(tokens, ints, ints, ints, table, torch.zeros(97, 64, dtype=BF16), 1, 16)
+        record(tokens, fed.positions, fed.ids, floats[:, 0], floats[:, 0], ints, ints, floats, floats)
+        commit(tokens, fed, fed.ids, ints, ints, ints, ints, ints, tokens[:, :9].contiguous())
 
     return launch
 
@@ -146,7 +173,10 @@ CASES: dict[str, Case] = {
     "draft-8b": recalled_case(32, 8, 128, 8),
     "draft-135m": recalled_case(9, 3, 64, 1),
     "select": select_case(),
+    "select-long": select_case(32768),
     "fused": fused_case(),
+    "narrow": narrow_case(),
+    "rows": rows_case(),
     "sample": sample_case(BF16),
     "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),

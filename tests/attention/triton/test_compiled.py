@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import triton
 
-CASES = ("verify-8b", "verify-135m", "draft-8b", "select", "fused", "sample")
+CASES = ("verify-8b", "verify-135m", "draft-8b", "select", "fused", "sample", "narrow", "rows")
 
 
 @pytest.mark.skipif(

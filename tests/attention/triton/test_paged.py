@@ -10,7 +10,7 @@ from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape, Importance, Paged, PagedConfig
 
 RATIOS = [(9, 3), (6, 2), (4, 1), (5, 5)]
-SMALL = PagedConfig(block=16, waves=0.05, pieces=2)
+SMALL = PagedConfig(block=16, waves=0.05)
 """A few pieces a row, and two loads to join them."""
 
 

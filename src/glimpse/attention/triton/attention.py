@@ -48,14 +48,12 @@ class PagedConfig:
 
         Where rows fill the machine, one warp does a whole block of a small M: it exchanges nothing with others.
         """
-        wide, m, linked = shape.head_dim > 64, padded(shape.group * queries, 16), links(device)
+        m, linked = padded(shape.group * queries, 16), links(device)
         if 2 * rows * shape.kv_heads < processors(device):
             return cls(block=64, warps=2 if m == 16 else 4, linked=linked)
-        if m == 16:
-            return cls(block=32 if wide else 64, warps=1, waves=4.0, linked=linked)
-        if m == 32:
-            return cls(block=32, warps=2 if wide else 1, waves=4.0 if wide else 8.0, linked=linked)
-        return cls(block=32, warps=4, waves=8.0, linked=linked)
+        if shape.head_dim <= 64 and m <= 32:
+            return cls(block=64, warps=1, stages=3, waves=8.0, linked=linked)
+        return cls(block=64 if m <= 32 else 128, warps=2 if m <= 32 else 4, linked=linked)
 
 
 @dataclass(frozen=True, slots=True)

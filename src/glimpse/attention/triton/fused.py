@@ -150,8 +150,9 @@ def rotate_and_store(
     """Rotates queries and keys, writes keys and values into one layer of the pool, and returns the queries.
 
     `qkv` [N, heads + 2 * kv_heads, head_dim], each token's heads contiguous. `cos`, `sin` [N, 1, head_dim] as in
-    `Rotation`; with `positions` [N] int64 they are tables [width, 1, head_dim]. `slots` [N] int64; tokens with a negative one are padding and are not stored. `keys`, `values`
-    [kv_heads, slots, head_dim]. `norm` [heads + kv_heads, head_dim]: RMSNorm of queries and keys first. The queries
+    `Rotation`; with `positions` [N] int64 they are tables [width, 1, head_dim]. `slots` [N] int64; tokens with a
+    negative one are padding and are not stored. `keys`, `values` [kv_heads, slots, head_dim]. `norm` [heads + kv_heads,
+    head_dim]: RMSNorm of queries and keys first. The queries
     [N, heads, head_dim] go to `out`, which may be the front of `qkv` itself; None: a new tensor.
     """
     tokens, every, dim = qkv.shape

@@ -1,12 +1,10 @@
-"""Linears of narrow models with what surrounds them, for few tokens: norm, product and what follows in one launch.
+"""Linears of narrow models with what surrounds them, for a few tokens: norm, product and what follows in one launch.
 
-A model of some hundred million parameters spends its decode steps in launches, not in bytes. Here a layer takes four
-beside its attention: norm + q/k/v + rotation + cache write, output + residual, norm + gate/up + silu * mul, down +
-residual. The norm's scale is applied behind the product (it is one number a token), so that the row's sum of squares
-is gathered on the way: one pass over the tokens, and one rounding less than norm and product apart.
-
-Launches depend on one another programmatically on Hopper (`linked`): a kernel starts while the one before it drains,
-brings its weights to the L2 cache, and only then waits. So every kernel of such a chain waits before it reads or writes.
+A model of some hundred million parameters spends its decode steps in launches and latencies, not in bytes. Here a layer
+takes four launches beside its attention: norm + q/k/v + rotation + cache write, output + residual, norm + gate/up +
+silu * mul, down + residual. A program holds its few rows of the weight in registers and takes the tokens one after
+another; it rounds where the plain decoder rounds. Linked launches (`linked`) read their weights while the kernel before
+still runs.
 """
 
 from __future__ import annotations
@@ -22,63 +20,33 @@ from glimpse.attention.triton.fused import turned
 from glimpse.attention.triton.linked import await_previous, launch_options, release
 from glimpse.attention.triton.sizes import padded
 
-K_BLOCK = 64
-LINE = tl.constexpr(64)
-"""16-bit numbers in a line of the L2 cache."""
+
+@triton.jit
+def _weights(
+    weight: tl.tensor, first: tl.tensor, WIDTH: tl.constexpr, PAD: tl.constexpr, COLUMNS: tl.constexpr
+) -> tl.tensor:
+    """[COLUMNS, PAD]: rows first .. first + COLUMNS - 1 of a weight [any, WIDTH]."""
+    k = tl.arange(0, PAD)
+    row = first + tl.arange(0, COLUMNS)
+    return tl.load(weight + row.to(tl.int64)[:, None] * WIDTH + k[None, :], mask=(k < WIDTH)[None, :], other=0.0)
 
 
 @triton.jit
-def prefetch(at: tl.tensor) -> None:
-    """Asks for the cache lines at the pointers `at`, without waiting for them."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], dtype=tl.int32, is_pure=False, pack=1
-    )
+def _product(weights: tl.tensor, x: tl.tensor) -> tl.tensor:
+    """weights [COLUMNS, PAD] times x [PAD] float32, rounded to the weights' dtype."""
+    return tl.sum(weights.to(tl.float32) * x[None, :], 1).to(weights.dtype)
 
 
 @triton.jit
-def _bring(
-    weight: tl.tensor, first: tl.tensor, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, LINKED: tl.constexpr
-) -> None:
-    """Brings rows first .. first + COLUMNS - 1 of the weight near, where there is a wait to use."""
-    if LINKED:
-        LINES: tl.constexpr = WIDTH // LINE
-        line = tl.arange(0, triton.next_power_of_2(LINES))
-        row = first + tl.arange(0, COLUMNS)
-        prefetch(weight + row[:, None].to(tl.int64) * WIDTH + tl.minimum(line, LINES - 1)[None, :] * LINE)
-
-
-@triton.jit
-def _normed_pair(
-    x: tl.tensor,
-    norm: tl.tensor,
-    left: tl.tensor,
-    right: tl.tensor,
-    eps: tl.tensor,
-    tokens: tl.tensor,
-    count: tl.tensor,
-    WIDTH: tl.constexpr,
-    M: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    K: tl.constexpr,
-) -> tuple[tl.tensor, ...]:
-    """Two products [M, COLUMNS] of the normed rows of `x`, float32: with rows `left` and `right` of a weight."""
-    k, column = tl.arange(0, K), tl.arange(0, COLUMNS)
-    real = (tokens < count)[:, None]
-    x_at = x + tokens.to(tl.int64)[:, None] * WIDTH + k[None, :]
-    left_at = left + column[:, None] * WIDTH + k[None, :]
-    right_at = right + column[:, None] * WIDTH + k[None, :]
-    one = tl.zeros((M, COLUMNS), tl.float32)
-    two = tl.zeros((M, COLUMNS), tl.float32)
-    squares = tl.zeros((M,), tl.float32)
-    for start in range(0, WIDTH, K):
-        value = tl.load(x_at + start, mask=real, other=0.0)
-        wide = value.to(tl.float32)
-        squares += tl.sum(wide * wide, 1)
-        scaled = (wide * tl.load(norm + start + k).to(tl.float32)[None, :]).to(value.dtype)
-        one = tl.dot(scaled, tl.trans(tl.load(left_at + start)), one, input_precision="ieee")
-        two = tl.dot(scaled, tl.trans(tl.load(right_at + start)), two, input_precision="ieee")
-    scale = tl.rsqrt(squares / WIDTH + eps)[:, None]
-    return one * scale, two * scale
+def _normed(
+    x: tl.tensor, norm: tl.tensor, token: tl.tensor, eps: tl.tensor, WIDTH: tl.constexpr, PAD: tl.constexpr
+) -> tl.tensor:
+    """Row `token` of `x` after RMSNorm, float32 numbers that its dtype can hold. `norm` [PAD]: the norm's weight."""
+    k = tl.arange(0, PAD)
+    value = tl.load(x + token * WIDTH + k, mask=k < WIDTH, other=0.0)
+    wide = value.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(wide * wide, 0) / WIDTH + eps)
+    return ((wide * scale).to(value.dtype).to(tl.float32) * norm.to(tl.float32)).to(value.dtype).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -97,50 +65,46 @@ def _qkv_kernel(
     head_stride: tl.tensor,
     count: tl.tensor,
     WIDTH: tl.constexpr,
+    PAD: tl.constexpr,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     DIM: tl.constexpr,
-    M: tl.constexpr,
     COLUMNS: tl.constexpr,
-    K: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
-    """COLUMNS rotary pairs of one head for M tokens."""
+    """COLUMNS rotary pairs of one head."""
     HALF: tl.constexpr = DIM // 2
     PARTS: tl.constexpr = HALF // COLUMNS
     head, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
     row = head * DIM + part * COLUMNS
-    release(LINKED)
-    _bring(weight, row, COLUMNS, WIDTH, LINKED)
-    _bring(weight, row + HALF, COLUMNS, WIDTH, LINKED)
+    left = _weights(weight, row, WIDTH, PAD, COLUMNS)
+    right = _weights(weight, row + HALF, WIDTH, PAD, COLUMNS)
+    k, d = tl.arange(0, PAD), part * COLUMNS + tl.arange(0, COLUMNS)
+    scale = tl.load(norm + k, mask=k < WIDTH, other=0.0)
     await_previous(LINKED)
-    dtype = q_out.dtype.element_ty
-    token = tl.program_id(1) * M + tl.arange(0, M)
-    left = weight + row.to(tl.int64) * WIDTH
-    one, two = _normed_pair(x, norm, left, left + HALF * WIDTH, eps, token, count, WIDTH, M, COLUMNS, K)
-    x1, x2 = one.to(dtype), two.to(dtype)
-    real = (token < count)[:, None]
-    slot = tl.load(slots + token, mask=token < count, other=-1)
-    cached = (slot >= 0)[:, None] & real
-    d = (part * COLUMNS + tl.arange(0, COLUMNS))[None, :]
-    place = slot[:, None] * DIM + d
-    if head < HEADS + KV_HEADS:
-        angle = tl.load(positions + token, mask=token < count, other=0)[:, None] * DIM + d
-        c1, c2 = tl.load(cos + angle), tl.load(cos + angle + HALF)
-        s1, s2 = tl.load(sin + angle), tl.load(sin + angle + HALF)
-        y1, y2 = turned(x1, x2, c1, s1), turned(x2, x1, c2, s2)
-        if head < HEADS:
-            q_at = q_out + (token[:, None] * HEADS + head) * DIM + d
-            tl.store(q_at, y1, mask=real)
-            tl.store(q_at + HALF, y2, mask=real)
+    release(LINKED)
+    for token in range(count):
+        normed = _normed(x, scale, token, eps, WIDTH, PAD)
+        x1, x2 = _product(left, normed), _product(right, normed)
+        slot = tl.load(slots + token)
+        place = slot * DIM + d
+        stored = (slot >= 0) & (d >= 0)
+        if head < HEADS + KV_HEADS:
+            angle = tl.load(positions + token) * DIM + d
+            y1 = turned(x1, x2, tl.load(cos + angle), tl.load(sin + angle))
+            y2 = turned(x2, x1, tl.load(cos + angle + HALF), tl.load(sin + angle + HALF))
+            if head < HEADS:
+                q_at = q_out + (token * HEADS + head) * DIM + d
+                tl.store(q_at, y1)
+                tl.store(q_at + HALF, y2)
+            else:
+                key_at = keys + (head - HEADS).to(tl.int64) * head_stride + place
+                tl.store(key_at, y1, mask=stored)
+                tl.store(key_at + HALF, y2, mask=stored)
         else:
-            key_at = keys + (head - HEADS).to(tl.int64) * head_stride + place
-            tl.store(key_at, y1, mask=cached)
-            tl.store(key_at + HALF, y2, mask=cached)
-    else:
-        value_at = values + (head - HEADS - KV_HEADS).to(tl.int64) * head_stride + place
-        tl.store(value_at, x1, mask=cached)
-        tl.store(value_at + HALF, x2, mask=cached)
+            value_at = values + (head - HEADS - KV_HEADS).to(tl.int64) * head_stride + place
+            tl.store(value_at, x1, mask=stored)
+            tl.store(value_at + HALF, x2, mask=stored)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -152,26 +116,24 @@ def _gate_kernel(
     eps: tl.tensor,
     count: tl.tensor,
     WIDTH: tl.constexpr,
+    PAD: tl.constexpr,
     INNER: tl.constexpr,
-    M: tl.constexpr,
     COLUMNS: tl.constexpr,
-    K: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
-    """COLUMNS gated units for M tokens."""
+    """COLUMNS gated units."""
     first = tl.program_id(0) * COLUMNS
-    release(LINKED)
-    _bring(weight, first, COLUMNS, WIDTH, LINKED)
-    _bring(weight, first + INNER, COLUMNS, WIDTH, LINKED)
+    left = _weights(weight, first, WIDTH, PAD, COLUMNS)
+    right = _weights(weight, first + INNER, WIDTH, PAD, COLUMNS)
+    k = tl.arange(0, PAD)
+    scale = tl.load(norm + k, mask=k < WIDTH, other=0.0)
     await_previous(LINKED)
-    dtype = out.dtype.element_ty
-    token = tl.program_id(1) * M + tl.arange(0, M)
-    left = weight + first.to(tl.int64) * WIDTH
-    one, two = _normed_pair(x, norm, left, left + INNER * WIDTH, eps, token, count, WIDTH, M, COLUMNS, K)
-    gate, up = one.to(dtype).to(tl.float32), two.to(dtype).to(tl.float32)
-    opened = (gate / (1.0 + tl.exp(-gate))).to(dtype).to(tl.float32)
-    at = out + token.to(tl.int64)[:, None] * INNER + first + tl.arange(0, COLUMNS)[None, :]
-    tl.store(at, (opened * up).to(dtype), mask=(token < count)[:, None])
+    release(LINKED)
+    for token in range(count):
+        normed = _normed(x, scale, token, eps, WIDTH, PAD)
+        gate, up = _product(left, normed).to(tl.float32), _product(right, normed).to(tl.float32)
+        opened = (gate / (1.0 + tl.exp(-gate))).to(left.dtype).to(tl.float32)
+        tl.store(out + token * INNER + first + tl.arange(0, COLUMNS), (opened * up).to(left.dtype))
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -181,53 +143,48 @@ def _add_kernel(
     residual: tl.tensor,
     count: tl.tensor,
     INNER: tl.constexpr,
+    PAD: tl.constexpr,
     WIDTH: tl.constexpr,
-    M: tl.constexpr,
     COLUMNS: tl.constexpr,
-    K: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
-    """residual += x @ weight^T for COLUMNS columns of M tokens; `x` [count, INNER], `residual` [count, WIDTH]."""
+    """residual += x @ weight^T in COLUMNS columns; `x` [count, INNER], `residual` [count, WIDTH]."""
     first = tl.program_id(0) * COLUMNS
-    release(LINKED)
-    _bring(weight, first, COLUMNS, INNER, LINKED)
+    weights = _weights(weight, first, INNER, PAD, COLUMNS)
+    k = tl.arange(0, PAD)
     await_previous(LINKED)
-    token, k = tl.program_id(1) * M + tl.arange(0, M), tl.arange(0, K)
-    column, real = tl.arange(0, COLUMNS), (token < count)[:, None]
-    x_at = x + token.to(tl.int64)[:, None] * INNER + k[None, :]
-    weight_at = weight + (first + column).to(tl.int64)[:, None] * INNER + k[None, :]
-    total = tl.zeros((M, COLUMNS), tl.float32)
-    for start in range(0, INNER, K):
-        value = tl.load(x_at + start, mask=real, other=0.0)
-        total = tl.dot(value, tl.trans(tl.load(weight_at + start)), total, input_precision="ieee")
-    at = residual + token.to(tl.int64)[:, None] * WIDTH + first + column[None, :]
-    old = tl.load(at, mask=real, other=0.0)
-    tl.store(at, (total.to(old.dtype).to(tl.float32) + old.to(tl.float32)).to(old.dtype), mask=real)
+    release(LINKED)
+    for token in range(count):
+        value = tl.load(x + token * INNER + k, mask=k < INNER, other=0.0)
+        at = residual + token * WIDTH + first + tl.arange(0, COLUMNS)
+        total = _product(weights, value.to(tl.float32)).to(tl.float32) + tl.load(at).to(tl.float32)
+        tl.store(at, total.to(weights.dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class NarrowConfig:
     """How launches are cut up. Changes the time and, by rounding, the last bits; never what is computed."""
 
-    columns: int = 16
-    """Columns (pairs of them where two belong together) of a program."""
-    stages: int = 8
-    warps: int = 0
-    """0: 2 for up to 16 tokens, 4 for more."""
+    pairs: int = 4
+    """Pairs of weight rows of a program of the q/k/v launch."""
+    gates: int = 8
+    """Pairs of weight rows of a program of the gate launch."""
+    columns: int = 4
+    """Weight rows of a program of the launches that add to the residual stream."""
+    warps: int = 4
     linked: bool = False
-    """Programmatic dependent launch; a GPU of capability 9.0 or more."""
+    """Programmatic dependent launch (`linked`)."""
 
 
 class Narrow:
     """The four launches for N tokens of a model whose widths are multiples of 64."""
 
-    MOST = 64
+    MOST = 4
     """Tokens beyond which separate products are faster."""
 
     def __init__(self, tokens: int, config: NarrowConfig) -> None:
         self.tokens, self.config = tokens, config
-        self._m = min(64, padded(tokens, 16))
-        self._blocks = -(-tokens // self._m)
+        self._options = {"num_warps": config.warps, **launch_options(config.linked)}
 
     def qkv(
         self, x: Tensor, norm: Tensor, eps: float, weight: Tensor, cos: Tensor, sin: Tensor, positions: Tensor,
@@ -235,37 +192,31 @@ class Narrow:
     ) -> Tensor:  # fmt: skip
         """Rotated queries [N, heads, head_dim] of the residual stream `x` [N, hidden]; keys and values go to the pool.
 
-        `cos`, `sin` [width, head_dim] by position; the rest as in `fused.rotate_and_store`.
+        `cos`, `sin` [width, 1, head_dim] by position; the rest as in `fused.rotate_and_store`.
         """
         kv_heads, _, dim = keys.shape
         out = torch.empty(self.tokens, heads, dim, dtype=x.dtype, device=x.device)
-        columns = min(self.config.columns, dim // 2)
-        _qkv_kernel[((heads + 2 * kv_heads) * (dim // 2 // columns), self._blocks)](
+        columns, width = min(self.config.pairs, dim // 2), x.shape[1]
+        _qkv_kernel[((heads + 2 * kv_heads) * (dim // 2 // columns),)](
             x, norm, weight, cos, sin, positions, slots, out, keys, values, eps, keys.stride(0), self.tokens,
-            WIDTH=x.shape[1], HEADS=heads, KV_HEADS=kv_heads, DIM=dim, **self._options(columns),
+            WIDTH=width, PAD=padded(width), HEADS=heads, KV_HEADS=kv_heads, DIM=dim, COLUMNS=columns, **self._options,
         )  # fmt: skip
         return out
 
     def gated(self, x: Tensor, norm: Tensor, eps: float, weight: Tensor) -> Tensor:
         """silu(gate) * up [N, inner] of the normed `x` [N, hidden]; `weight` [2 * inner, hidden], the gates first."""
-        inner, columns = weight.shape[0] // 2, self.config.columns
+        inner, columns, width = weight.shape[0] // 2, self.config.gates, x.shape[1]
         out = torch.empty(self.tokens, inner, dtype=x.dtype, device=x.device)
-        _gate_kernel[(inner // columns, self._blocks)](
-            x, norm, weight, out, eps, self.tokens, WIDTH=x.shape[1], INNER=inner, **self._options(columns)
-        )
+        _gate_kernel[(inner // columns,)](
+            x, norm, weight, out, eps, self.tokens, WIDTH=width, PAD=padded(width), INNER=inner, COLUMNS=columns,
+            **self._options,
+        )  # fmt: skip
         return out
 
     def add(self, x: Tensor, weight: Tensor, residual: Tensor) -> None:
         """residual [N, hidden] += x [N, inner] @ weight^T."""
-        columns = self.config.columns
-        _add_kernel[(weight.shape[0] // columns, self._blocks)](
-            x, weight, residual, self.tokens, INNER=x.shape[1], WIDTH=weight.shape[0], **self._options(columns)
-        )
-
-    def _options(self, columns: int) -> dict[str, object]:
-        config = self.config
-        options: dict[str, object] = {
-            "M": self._m, "COLUMNS": columns, "K": K_BLOCK,
-            "num_warps": config.warps or (2 if self._m == 16 else 4), "num_stages": config.stages,
-        }  # fmt: skip
-        return options | launch_options(config.linked)
+        columns, (width, inner) = self.config.columns, weight.shape
+        _add_kernel[(width // columns,)](
+            x, weight, residual, self.tokens, INNER=inner, PAD=padded(inner), WIDTH=width, COLUMNS=columns,
+            **self._options,
+        )  # fmt: skip

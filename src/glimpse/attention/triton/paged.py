@@ -105,8 +105,8 @@ def paged_kernel(
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Paged` for the tensors."""
-    release(LINKED)
     await_previous(LINKED)
+    release(LINKED)
     head, item = tl.program_id(0), tl.program_id(1)
     row = tl.load(work + item)
     if row < 0:
@@ -200,8 +200,8 @@ def combine_kernel(
     LINKED: tl.constexpr,
 ) -> None:
     """Joins the pieces of one query and head; the row's first query also writes the head's mean log-sum-exp."""
-    release(LINKED)
     await_previous(LINKED)
+    release(LINKED)
     token, q_head = tl.program_id(0), tl.program_id(1)
     row, query = token // QUERIES, token % QUERIES
     head, in_group = q_head // GROUP, q_head % GROUP

@@ -52,8 +52,8 @@ def recalled_kernel(
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Recalled` for the tensors."""
-    release(LINKED)
     await_previous(LINKED)
+    release(LINKED)
     piece, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + row)
     base, count = tl.load(bases + row), tl.load(counts + row)

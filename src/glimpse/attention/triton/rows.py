@@ -121,7 +121,7 @@ def record(
     tokens: Tensor, positions: Tensor, picks: Tensor, probabilities: Tensor, entropies: Tensor, drafted: Tensor,
     active: Tensor, confidence: Tensor, entropy: Tensor,
 ) -> None:  # fmt: skip
-    """Puts one draft token a row behind `positions` [B] in `tokens` [B, width], its numbers into [B, most], and counts it."""
+    """Puts a draft token behind `positions` [B] in `tokens` [B, width], its numbers into [B, most], and counts it."""
     _record_kernel[(tokens.shape[0],)](
         tokens, positions, picks, probabilities, entropies, drafted, active, confidence, entropy,
         tokens.stride(0), confidence.shape[1], num_warps=1,

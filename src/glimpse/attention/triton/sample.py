@@ -22,14 +22,19 @@ LOWEST_FIRST = tl.constexpr(0x7FFFFFFF)
 
 @triton.jit
 def _bound(peaks: tl.tensor, groups: tl.tensor, rank: tl.tensor, GROUPS_PAD: tl.constexpr) -> tl.tensor:
-    """The `rank`-th largest (from 1) of the groups' peaks, -inf where there are not as many.
+    """A bound that at least `rank` (from 1) of the groups' peaks reach, and mostly no more; -inf where there are fewer.
 
-    Counted, not sorted: every peak against every other takes less than the steps of a sort wait for one another.
+    Bisected over the order of the float32 numbers: a few counts take less than a sort.
     """
     group = tl.arange(0, GROUPS_PAD)
-    peak = tl.load(peaks + group, mask=group < groups, other=float("-inf"))
-    reach = tl.sum((peak[None, :] >= peak[:, None]).to(tl.int32), 1)
-    return tl.max(tl.where(reach >= rank, peak, float("-inf")), 0)
+    key = sortable(tl.load(peaks + group, mask=group < groups, other=float("-inf"))).to(tl.int64)
+    low, high = tl.min(key, 0), tl.max(key, 0)
+    while low < high:
+        middle = (low + high + 1) >> 1
+        count = tl.sum((key >= middle).to(tl.int32), 0)
+        low = tl.where(count >= rank, middle, low)
+        high = tl.where(count >= rank, tl.where(count == rank, middle, high), middle - 1)
+    return unsorted(low.to(tl.int32))
 
 
 @triton.jit
@@ -113,10 +118,7 @@ def _pick_ranked(
     weight = tl.where(keep, tl.exp(tl.where(there, exponent, 0.0)), 0.0)
     whole = tl.where(cut, tl.sum(weight, 0), mass)
     known = cut | (log_min_p == float("-inf"))
-    if COUNTED:
-        before = tl.sum(tl.where(higher, weight[None, :], 0.0), 1)
-    else:
-        before = tl.cumsum(weight, 0) - weight
+    before = tl.sum(tl.where(higher, weight[None, :], 0.0), 1) if COUNTED else tl.cumsum(weight, 0) - weight
     limit = tl.where(top_p < 1.0, top_p * whole, float("inf"))
     keep = keep & ((before < limit) | (rank == 0))
     cut = cut | (known & (tl.sum(keep.to(tl.int32), 0) < total))

@@ -156,7 +156,7 @@ class Selection:
     """Positions a program handles at a time, at most, of wider ones."""
     digit: int = 6
     """Bits of the score that one pass decides there."""
-    warps: int = 8
+    warps: int = 4
 
     def __call__(
         self,

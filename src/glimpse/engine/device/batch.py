@@ -52,12 +52,7 @@ class DeviceBatch:
     def fill(self, prompts: Sequence[Sequence[int]], params: Sequence[ResolvedParams], most_tokens: int) -> None:
         """Reads one prompt into each row; each may write about `most_tokens`. Rewinds to here with `rewind`."""
         rows, device = self.rows, self.decoder.device
-        for row, own in enumerate(params):
-            numbers = settings_of(own.temperature, own.top_k, own.top_p, own.min_p)
-            held = (rows.settings.temperature, rows.settings.top_k, rows.settings.top_p, rows.settings.log_min_p)
-            for target, number in zip(held, numbers, strict=True):
-                target[row] = number
-            rows.seeds[row] = to_int64(own.seed)
+        self._set(params)
         self.rounds = DeviceRounds(self.decoder, self.pool, rows, self.recall, self._settings, self._vocab)
         for row, prompt in enumerate(prompts):
             ids = torch.tensor(prompt, dtype=torch.int64, device=device)
@@ -68,6 +63,21 @@ class DeviceBatch:
         kept = {"length": rows.length, "fresh": self.recall.fresh, "reference": self.recall.reference}
         self._start = {name: tensor.clone() for name, tensor in kept.items()}
         self.rewind()
+
+    def resample(self, params: Sequence[ResolvedParams]) -> None:
+        """Rewinds, and samples by other settings from now on."""
+        self._set(params)
+        self.rounds.refresh()
+        self.rewind()
+
+    def _set(self, params: Sequence[ResolvedParams]) -> None:
+        rows = self.rows
+        held = (rows.settings.temperature, rows.settings.top_k, rows.settings.top_p, rows.settings.log_min_p)
+        for row, own in enumerate(params):
+            numbers = settings_of(own.temperature, own.top_k, own.top_p, own.min_p)
+            for target, number in zip(held, numbers, strict=True):
+                target[row] = number
+            rows.seeds[row] = to_int64(own.seed)
 
     def rewind(self) -> None:
         """Back to the end of the prompts; graphs stay."""

@@ -17,7 +17,7 @@ from glimpse.model import Decoder
 from glimpse.model.decoder import Layer, Norm
 
 Mix = Callable[[int, Tensor], Tensor]
-"""mix(layer, q [N, heads, head_dim]) -> [N, heads, head_dim]: attention over the pool, which holds the tokens already."""
+"""mix(layer, q [N, heads, head_dim]) -> [N, heads, head_dim]: attention over the pool, which holds the tokens."""
 
 
 class FusedForward:

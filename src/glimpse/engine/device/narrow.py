@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from glimpse.attention.triton.narrow import K_BLOCK
 from glimpse.model import Decoder
 from glimpse.model.decoder import Layer, Norm
 from glimpse.model.linear import DenseLinear, Linear
 
+WIDTHS = 64
+"""Widths must be multiples of this."""
 WIDEST = 1024
 """Hidden sizes up to this: beyond, a step waits for bytes and cuBLAS's products are as good."""
 
@@ -40,7 +41,7 @@ def _narrow(layer: Layer) -> NarrowLayer | None:
     qkv, output, gate_up, down = weights
     if layer.qk_norm is not None or qkv is None or output is None or gate_up is None or down is None:
         return None
-    if any(weight.shape[1] % K_BLOCK or weight.shape[0] % K_BLOCK for weight in (qkv, output, gate_up, down)):
+    if any(weight.shape[1] % WIDTHS or weight.shape[0] % WIDTHS for weight in (qkv, output, gate_up, down)):
         return None
     return NarrowLayer(layer.attention_norm, qkv, output, layer.mlp_norm, gate_up, down)
 

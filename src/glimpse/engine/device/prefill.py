@@ -17,7 +17,9 @@ QUERIES = 16
 
 
 @torch.inference_mode()
-def prefill(forward: FusedForward, pool: PagePool, rows: DeviceRows, recall: DeviceRecall, row: int, prompt: Tensor) -> None:
+def prefill(
+    forward: FusedForward, pool: PagePool, rows: DeviceRows, recall: DeviceRecall, row: int, prompt: Tensor
+) -> None:
     """Reads `prompt` [n] int64 (at least two tokens) into `row`, whose pages must lie together.
 
     All but the last token are read: the first decode step reads that one. Leaves the row's length, and the importance
@@ -47,7 +49,7 @@ def prefill(forward: FusedForward, pool: PagePool, rows: DeviceRows, recall: Dev
 
 
 def weigh(q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor) -> None:
-    """Writes the weights that the queries [n, heads, dim], the last of `keys` [kv_heads, length, dim], give each position.
+    """Writes the weights that queries [n, heads, dim], the last of `keys` [kv_heads, length, dim], give each position.
 
     Summed over queries and the heads of a group into `scores` [kv_heads, width], zero beyond; the heads' mean
     log-sum-exp into `reference` [heads]. The paper's statistic (SparseSpec-L, "sparse index").

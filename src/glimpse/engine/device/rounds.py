@@ -84,10 +84,23 @@ class DeviceRounds:
         for _ in range(count):
             self._run(("draft",), self._draft)
 
-    def verify(self, count: int) -> None:
-        """Verifies drafts of `count` tokens and commits what is accepted, and the target's own token."""
+    def verify(self, count: int, *, learn: bool = True) -> None:
+        """Verifies drafts of `count` tokens and commits what is accepted, and the target's own token.
+
+        Without `learn` the recall sets stay as they are.
+        """
         self._prepare(count + 1)
-        self._run(("verify", count), lambda: self._verify(count + 1, learn=True))
+        self._run(("verify", count, learn), lambda: self._verify(count + 1, learn=learn))
+
+    def select(self) -> None:
+        """Chooses the recall sets anew from the scores there are."""
+        lengths = self.rows.length - 1
+        self._choose_sets(lengths * self.rows.active, lengths)
+
+    def refresh(self) -> None:
+        """Takes over new sampling settings and seeds of the rows."""
+        for choose in self._choose.values():
+            choose.refresh()
 
     def _run(self, key: tuple[object, ...], function: Callable[[], None]) -> None:
         state = [self.rows.tokens, self.rows.length, self.rows.drafted, self.rows.active]

@@ -14,8 +14,8 @@ from glimpse.attention.triton.picking import RowSettings
 class DeviceRows:
     """B rows that decode together.
 
-    A row is idle where `active` is 0: it writes nothing and commits nothing. `length` counts prompt and committed tokens;
-    all keys and values below `length - 1` are final. The draft stands in `tokens` behind `length`.
+    A row is idle where `active` is 0: it writes nothing and commits nothing. `length` counts prompt and committed
+    tokens; all keys and values below `length - 1` are final. The draft stands in `tokens` behind `length`.
     """
 
     tokens: Tensor
