@@ -33,6 +33,8 @@ from glimpse.sampling.resolve import resolve
 ROUNDS = 8
 STEPS = 40
 """Plain tokens a row whose text is kept."""
+EIGHT = 8
+"""Tokens of the verify step that the targets speak of: a draft of one less."""
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -134,7 +136,7 @@ def arm(cell: Cell, floors: Floors, gammas: list[int], budget: int, temperature:
         row["speedup_over_good_plain"] = row["tokens_per_s"] * 1.10 * floors.step(1) / cell.rows
     found |= {"best_gamma": best["gamma"], "tokens_per_s": best["tokens_per_s"], "speedup": best["speedup"],
               "ceiling": ceiling, "ceiling_gamma": length, "share": best["tokens_per_s"] / ceiling}  # fmt: skip
-    found["ties"] = judge(cell, text, 8, temperature) if cell.rows <= 64 else None
+    found["ties"] = judge(cell, text, longest["gamma"], temperature) if cell.rows <= 64 else None
     return found
 
 
@@ -146,7 +148,7 @@ def measure(name: str, cell: Cell, machine: Machine, gammas: list[int], budget: 
         "plain_floor_s": floors.step(1), "draft_floor_s": floors.draft(budget),
         "memory_gib": torch.cuda.max_memory_allocated() / 2**30,
         "sampled": arm(cell, floors, gammas, budget, SAMPLED["temperature"]),
-        "verify_8": parts_of_verify(cell, 8), "verify_8_floor_s": floors.step(9),
+        "verify_8": parts_of_verify(cell, EIGHT - 1), "verify_8_floor_s": floors.step(EIGHT),
     }  # fmt: skip
     cell.batch.resample([resolve(SamplingParams(**GREEDY, seed=row)) for row in range(cell.rows)])
     result["greedy"] = arm(cell, floors, gammas, budget, 0.0)
@@ -164,8 +166,8 @@ def show(result: dict[str, Any]) -> None:
               f"{found['share']:.2f} of ceiling (gamma {found['ceiling_gamma']})")  # fmt: skip
         for row in found["rounds"]:
             print(f"   {row['gamma']}: draft {row['draft_s'] * 1e3:.2f} "
-                  f"({row['draft_s'] / result['draft_floor_s']:.2f}) verify {row['verify_s'] * 1e3:.2f} ({row['verify_s'] / row['verify_floor_s']:.2f}) accepted "
-                  f"{row['accepted']:.2f} speedup {row['speedup']:.2f} parted {row['parted']}")  # fmt: skip
+                  f"({row['draft_s'] / result['draft_floor_s']:.2f}) verify {row['verify_s'] * 1e3:.2f} "
+                  f"({row['verify_s'] / row['verify_floor_s']:.2f}) accepted {row['accepted']:.2f} speedup {row['speedup']:.2f} parted {row['parted']}")  # fmt: skip
         ties = found["ties"] and {key: value for key, value in found["ties"].items() if key != "margins"}
         print(f"   ties {ties} {found['ties'] and found['ties']['margins'][-3:]}")
     print(f"   verify 8 {result['verify_8']} prefill {result['prefill_s']:.1f} s", flush=True)
@@ -209,7 +211,7 @@ def main() -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             with torch.inference_mode():
-                cell = Cell(loader(model, context), ids, context, rows, options.budget, max(gammas))
+                cell = Cell(loader(model, context), ids, context, rows, options.budget, max(EIGHT, *gammas))
                 results.append(measure(f"{model} {context}x{rows}", cell, machine, gammas, options.budget))
             show(results[-1])
             write(results, machine, options)

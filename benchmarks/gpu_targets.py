@@ -35,7 +35,7 @@ def _of_cell(cell: dict[str, Any]) -> Iterator[Target]:
         yield Target(f"{name}: decode step, ms", "<= 0.6", sampled["plain_s"] * 1e3)
     parts = cell["verify_8"]
     bare = parts["without"] / cell["verify_8_floor_s"]
-    yield Target(f"{name}: verify of 9 tokens / floor", f"<= {1.4 if small else 1.2}", bare)
+    yield Target(f"{name}: verify of 8 tokens / floor", f"<= {1.4 if small else 1.2}", bare)
     share = (parts["learning"] - parts["select"]) / parts["without"] - 1
     yield Target(f"{name}: importance, share of verify", "<= 0.05", share)
     longest = max(sampled["rounds"], key=lambda row: row["gamma"])

@@ -1,8 +1,8 @@
 """Do verify rows pick what decode rows pick? Every position judged by teacher-forcing the plain text.
 
 A difference is a near tie when the scores log p + noise of both tokens, by the verify row's logits, are no further
-apart than twice what the two paths' logits differ by near the top (99 of 100 positions), over the temperature. A pick that
-one path's truncation cuts off counts by the same scores.
+apart than twice what the two paths' logits differ by near the top (99 of 100 positions), over the temperature. A pick
+that one path's truncation cuts off counts by the same scores.
 """
 
 from __future__ import annotations

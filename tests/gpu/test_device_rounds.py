@@ -14,7 +14,7 @@ from tiny import write_tiny_checkpoint
 TOKENS = 24
 
 
-@pytest.fixture(scope="module", params=[64, 48], ids=["narrow", "plain products"])
+@pytest.fixture(scope="module", params=[192, 48], ids=["narrow", "plain products"])
 def models(request, tmp_path_factory):
     """(the engine over a tiny checkpoint, its decoder on the GPU)."""
     folder = write_tiny_checkpoint(

@@ -16,8 +16,8 @@ TOKENS = 5
 def llm(tmp_path_factory):
     """One layer of widths that the narrow path takes, so that its kernels run too."""
     folder = write_tiny_checkpoint(
-        tmp_path_factory.mktemp("device") / "tiny", num_hidden_layers=1, hidden_size=64, intermediate_size=64,
-        num_attention_heads=6, num_key_value_heads=2, head_dim=16,
+        tmp_path_factory.mktemp("device") / "tiny", num_hidden_layers=1, hidden_size=192, intermediate_size=64,
+        head_dim=32,
     )  # fmt: skip
     return LLM(folder, drafter="none", pacer="fixed")
 

@@ -25,14 +25,15 @@ def slots_at(table: tl.tensor, positions: tl.tensor, mask: tl.tensor, PAGE: tl.c
 
 
 @triton.jit
-def softmax_step(scores: tl.tensor, peak: tl.tensor, total: tl.tensor) -> tuple[tl.tensor, ...]:
+def softmax_step(scores: tl.tensor, scale: tl.tensor, peak: tl.tensor, total: tl.tensor) -> tuple[tl.tensor, ...]:
     """One step of the online softmax (base 2): weights [M, BLOCK], the factor of what came before, new peak and total.
 
-    A row that has seen nothing keeps its peak of -inf and weights of 0.
+    `scores` are products without the scale. A row that has seen nothing keeps its peak of -inf and weights of 0.
+    Blocks with and without masks come here, so that a token's result is the same bits in both.
     """
-    higher = tl.maximum(peak, tl.max(scores, 1))
+    higher = tl.maximum(peak, tl.max(scores, 1) * scale)
     safe = tl.where(higher == float("-inf"), 0.0, higher)
-    weights = tl.exp2(scores - safe[:, None])
+    weights = tl.exp2(scores * scale - safe[:, None])
     fade = tl.exp2(peak - safe)
     return weights, fade, higher, total * fade + tl.sum(weights, 1)
 
@@ -148,11 +149,7 @@ def paged_kernel(
         page = tl.load(table + position // PAGE)
         slot = page.to(tl.int64) * PAGE + position % PAGE
         raw, v = _scores(q_block, keys, values, slot, position >= 0, DIM, DIM_PAD, True)
-        higher = tl.maximum(peak, tl.max(raw, 1) * scale)
-        weights = tl.exp2(raw * scale - higher[:, None])
-        fade = tl.exp2(peak - higher)
-        total = total * fade + tl.sum(weights, 1)
-        peak = higher
+        weights, fade, peak, total = softmax_step(raw, scale, peak, total)
         mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
             tl.store(importance + position, _importance(weights, peak, estimate, share))
@@ -167,8 +164,8 @@ def paged_kernel(
             visible = (own < 0)[None, :] | (bits != 0)
         else:
             visible = own[None, :] <= query[:, None]
-        scores = tl.where(visible & inside[None, :] & real[:, None], raw * scale, float("-inf"))
-        weights, fade, peak, total = softmax_step(scores, peak, total)
+        scores = tl.where(visible & inside[None, :] & real[:, None], raw, float("-inf"))
+        weights, fade, peak, total = softmax_step(scores, scale, peak, total)
         mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
             tl.store(importance + position, _importance(weights, peak, estimate, share), mask=inside & (own < 0))
@@ -256,6 +253,6 @@ def _mean_lse(
         part = piece.to(tl.int64)[None, :] * STRIDE + query[:, None] * GROUP
         wanted = (piece < end)[None, :] & (query < count)[:, None]
         lse = tl.load(part_lse + part, mask=wanted, other=float("-inf"))
-        _, _, peak, total = softmax_step(lse, peak, total)
+        _, _, peak, total = softmax_step(lse, 1.0, peak, total)
     lse = tl.where(total > 0, peak + tl.log2(total), 0.0)
     return tl.sum(tl.where(query < count, lse, 0.0), 0) / tl.maximum(count, 1)

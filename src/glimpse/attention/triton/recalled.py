@@ -90,9 +90,9 @@ def recalled_kernel(
         read = inside[:, None] & (d < DIM)[None, :]
         k = tl.load(keys + place, mask=read, other=0.0)
         v = tl.load(values + place, mask=read, other=0.0)
-        scores = tl.dot(q_block, tl.trans(k), input_precision="ieee") * scale
+        scores = tl.dot(q_block, tl.trans(k), input_precision="ieee")
         scores = tl.where(inside[None, :], scores, float("-inf"))
-        weights, fade, peak, total = softmax_step(scores, peak, total)
+        weights, fade, peak, total = softmax_step(scores, scale, peak, total)
         mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
 
     mixed = mixed / total[:, None]

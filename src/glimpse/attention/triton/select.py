@@ -20,6 +20,8 @@ from glimpse.attention.triton.resident import resident_kernel
 from glimpse.attention.triton.sizes import padded
 from glimpse.errors import ArgumentError
 
+A_WARP = 2048
+"""Positions whose scores the registers of one warp hold."""
 SCORE_BITS = tl.constexpr(31)
 """Bits of a float32 that is not negative."""
 
@@ -189,13 +191,14 @@ class Selection:
         sizes = (width, table.stride(0), self.sinks, self.recent)
         options = {
             "ROWS": rows, "KV_HEADS": kv_heads, "CAPACITY": selected.shape[-1], "PAGE": self.page_size,
-            "RUNNING": running is not None, "num_warps": self.warps,
+            "RUNNING": running is not None,
         }  # fmt: skip
         whole, grid = padded(width, 32), (layers * rows * kv_heads,)
         if whole <= self.resident:
-            resident_kernel[grid](*given, *sizes, BLOCK=whole, **options)
+            warps = max(self.warps, whole // A_WARP)
+            resident_kernel[grid](*given, *sizes, BLOCK=whole, num_warps=warps, **options)
         else:
-            select_kernel[grid](*given, *sizes, BLOCK=min(self.block, whole), DIGIT=self.digit, **options)
+            select_kernel[grid](*given, *sizes, BLOCK=min(self.block, whole), DIGIT=self.digit, num_warps=8, **options)
 
 
 def capacity(rows: int, kv_heads: int, layers: int, budget: int, device: torch.device | str) -> tuple[Tensor, Tensor]:

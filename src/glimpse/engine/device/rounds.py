@@ -168,7 +168,13 @@ class DeviceRounds:
         return Importance(self.recall.fresh[layer], reference, reference)
 
     def _prepare(self, count: int) -> None:
-        """Buffers for rows of `count` query tokens: they must be there before a capture begins."""
+        """Buffers for rows of `count` query tokens: they must be there before a capture begins.
+
+        Raises ArgumentError for more tokens than the rows were made for.
+        """
+        most = self.rows.committed.shape[1]
+        if count > most:
+            raise ArgumentError(f"a draft of {count - 1} tokens; these rows were made for at most {most - 1}")
         if count not in self._paged:
             page_size, device = self._pool.page_size, self._decoder.device
             self._paged[count] = Paged(self._shape, self.rows.size, count, page_size, device)
