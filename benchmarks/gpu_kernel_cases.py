@@ -57,7 +57,7 @@ class Cell:
         written = self.batch * self.shape.kv_heads * self.length * 4 if importance else 0
         return self.bytes_read + 2 * self.q.numel() * self.q.element_size() + written
 
-    def paged_calls(self, config: PagedConfig, importance: bool) -> list[Callable[[], object]]:
+    def paged_calls(self, config: PagedConfig | None, importance: bool) -> list[Callable[[], object]]:
         """One call a layer."""
         paged = Paged(self.shape, self.batch, self.queries, PAGE, "cuda", config)
         paged.plan(self.lengths)
@@ -80,7 +80,7 @@ class Cell:
         return selected, torch.full_like(self.lengths, budget)
 
     def recalled_calls(
-        self, config: RecalledConfig, selected: torch.Tensor, counts: torch.Tensor
+        self, config: RecalledConfig | None, selected: torch.Tensor, counts: torch.Tensor
     ) -> list[Callable[[], object]]:
         """One call a layer, other slots in each."""
         recalled = Recalled(self.shape, self.batch, PAGE, "cuda", config)

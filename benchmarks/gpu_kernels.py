@@ -37,11 +37,10 @@ from glimpse.attention.triton.select import Selection
 
 SIZES = [(1, 8192), (1, 32768), (8, 8192), (16, 32768), (64, 8192)]
 PAGED = [PagedConfig(block=b, warps=w, stages=s, waves=v)
-         for b, w, s, v in itertools.product((64, 128), (4, 8), (3, 5, 7), (1.0, 2.0, 4.0))]  # fmt: skip
+         for b, w, s, v in itertools.product((32, 64, 128), (1, 2, 4), (3, 5), (2.0, 4.0, 8.0))]  # fmt: skip
 RECALLED = [RecalledConfig(block=b, pieces=p, warps=w, stages=s)
-            for b, p, w, s in itertools.product((32, 64, 128), (1, 2, 4, 8, 16), (4,), (3, 5, 7))]  # fmt: skip
-SELECT = [Selection(cases.PAGE, block=b, digit=d, warps=w)
-          for b, d, w in itertools.product((2048, 4096, 8192), (5, 6, 8), (4, 8, 16))]  # fmt: skip
+            for b, p, w, s in itertools.product((32, 64, 128), (1, 2, 4, 8, 16), (1, 2, 4), (3, 5))]  # fmt: skip
+SELECT = [Selection(cases.PAGE, resident=r, warps=w) for r, w in itertools.product((0, 16384), (4, 8))]
 SAMPLE = [SampleConfig(group=g, groups=4096 // g, tile=t, warps=w)
           for g, t, w in itertools.product((128, 256), (2048, 4096, 8192), (4, 8, 16))]  # fmt: skip
 
@@ -90,7 +89,7 @@ def paged_cells() -> Iterator[list[Timed]]:
             cell = cases.Cell(model, batch, length, queries)
             name = f"paged {model} {batch}x{length} n={queries}{' importance' if importance else ''}"
             calls = partial(cell.paged_calls, importance=importance)
-            group.append(Timed(name, cell.floor_bytes(importance), calls, PagedConfig(), PAGED))
+            group.append(Timed(name, cell.floor_bytes(importance), calls, None, PAGED))
         yield group
 
 
@@ -102,7 +101,7 @@ def recalled_cells() -> Iterator[list[Timed]]:
             selected, counts = cell.recall_sets(budget)
             calls = partial(cell.recalled_calls, selected=selected, counts=counts)
             floor = cases.recalled_bytes(cell.shape, batch, budget)
-            group.append(Timed(f"recalled {model} {batch}x8192 B={budget}", floor, calls, RecalledConfig(), RECALLED))
+            group.append(Timed(f"recalled {model} {batch}x8192 B={budget}", floor, calls, None, RECALLED))
         yield group
 
 
@@ -174,7 +173,7 @@ def compile_one(job: tuple[Any, ...]) -> None:
 
 def compile_ahead(workers: int) -> None:
     """Compiles the grids of the attention kernels, many at a time; the others take few settings."""
-    once = [config for config in PAGED if config.waves == 1.0]
+    once = [config for config in PAGED if config.waves == 2.0]
     jobs: list[tuple[Any, ...]] = [(model, queries, importance, config) for model in cases.SHAPES for config in once
                                    for queries, importance in ((1, False), (9, False), (9, True))]  # fmt: skip
     jobs += [(model, 1, False, config) for model in cases.SHAPES for config in RECALLED]
