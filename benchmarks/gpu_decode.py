@@ -167,7 +167,8 @@ def show(result: dict[str, Any]) -> None:
         for row in found["rounds"]:
             print(f"   {row['gamma']}: draft {row['draft_s'] * 1e3:.2f} "
                   f"({row['draft_s'] / result['draft_floor_s']:.2f}) verify {row['verify_s'] * 1e3:.2f} "
-                  f"({row['verify_s'] / row['verify_floor_s']:.2f}) accepted {row['accepted']:.2f} speedup {row['speedup']:.2f} parted {row['parted']}")  # fmt: skip
+                  f"({row['verify_s'] / row['verify_floor_s']:.2f}) accepted {row['accepted']:.2f} "
+                  f"speedup {row['speedup']:.2f} parted {row['parted']}")  # fmt: skip
         ties = found["ties"] and {key: value for key, value in found["ties"].items() if key != "margins"}
         print(f"   ties {ties} {found['ties'] and found['ties']['margins'][-3:]}")
     print(f"   verify 8 {result['verify_8']} prefill {result['prefill_s']:.1f} s", flush=True)
