@@ -1,0 +1,85 @@
+"""Do verify rows pick what decode rows pick? Every position judged by teacher-forcing the plain text.
+
+A difference is a near tie when the scores log p + noise of both tokens, by the verify row's logits, are no further
+apart than twice what the two paths' logits differ by near the top (99 of 100 positions), over the temperature. A pick
+that one path's truncation cuts off counts by the same scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpu_cells import Cell
+from torch import Tensor
+
+from glimpse.sampling.noise import Role, gumbel
+
+TOP = 50
+
+
+class Watched:
+    """A chooser that keeps the logits it was given."""
+
+    def __init__(self, choose: Any) -> None:
+        self.choose, self.logits = choose, torch.empty(0)
+
+    def __call__(self, logits: Tensor, positions: Tensor) -> Any:
+        self.logits = logits.float()
+        return self.choose(logits, positions)
+
+
+def step(cell: Cell, queries: int, text: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """(logits [rows, queries, vocab], picks [rows, queries]) of a step over the `text` from `start` [rows] on."""
+    rounds, rows = cell.batch.rounds, cell.batch.rows
+    rows.tokens.copy_(text)
+    rows.length.copy_(start)
+    rows.active.fill_(1)
+    rounds._prepare(queries)
+    watched = rounds._choose[queries] = Watched(rounds._choose[queries])  # type: ignore[assignment]
+    try:
+        rounds._verify(queries, learn=False)
+    finally:
+        rounds._choose[queries] = watched.choose
+    picks = rows.committed[:, :queries].clone()
+    return watched.logits.view(cell.rows, queries, -1)[..., : rounds._vocab], picks
+
+
+def judge(cell: Cell, text: Tensor, gamma: int, temperature: float, blocks: int = 3) -> dict[str, Any]:
+    """Counts and margins over blocks * (gamma + 1) positions a row; `text` [rows, width]: tokens of the plain run."""
+    cell.batch.rewind()
+    begin = cell.batch.rows.length.clone()
+    queries, pairs = gamma + 1, []
+    for block in range(blocks):
+        start = begin + block * queries
+        together, picked = step(cell, queries, text, start)
+        for node in range(queries):
+            alone, own = step(cell, 1, text, start + node)
+            both = (alone[:, 0], together[:, node], own[:, 0], picked[:, node])
+            pairs.append(compare(cell, *both, start + node, temperature))
+    cell.batch.rewind()
+    differ = torch.cat([pair[0] for pair in pairs])
+    margins = torch.cat([pair[1] for pair in pairs])[differ]
+    moved = torch.cat([pair[2] for pair in pairs])
+    limit = 2 * float(moved.quantile(0.99)) / (temperature or 1.0)
+    return {
+        "positions": len(differ), "differ": int(differ.sum()), "limit": limit,
+        "margins": sorted(float(margin) for margin in margins), "within": int((margins <= limit).sum()),
+        "logits_differ_median": float(moved.median()), "logits_differ_p99": float(moved.quantile(0.99)),
+        "logits_differ_most": float(moved.max()),
+    }  # fmt: skip
+
+
+def compare(
+    cell: Cell, alone: Tensor, together: Tensor, own: Tensor, picked: Tensor, length: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """([rows] picks differ, [rows] margin of the scores, [rows] largest difference among the top logits)."""
+    ids = alone.topk(TOP, -1).indices
+    moved = (alone.gather(1, ids) - together.gather(1, ids)).abs().amax(-1)
+    both = torch.stack([own, picked], 1)
+    values = together.gather(1, both)
+    if temperature > 0:
+        # The token picked after the last one of a prefix of `length` tokens stands at that position.
+        noise = gumbel(cell.batch.rows.seeds, length.long(), Role.TARGET, 0, both)
+        values = values / temperature + noise
+    return own != picked, (values[:, 0] - values[:, 1]).abs(), moved

@@ -1,0 +1,187 @@
+"""What a step does to the rows around its forward: which tokens they feed, what was drafted, what is committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from glimpse.attention.triton.sizes import padded
+
+
+@triton.jit(do_not_specialize=["tokens_stride", "table_stride"])
+def _feed_kernel(
+    tokens: tl.tensor,
+    length: tl.tensor,
+    drafted: tl.tensor,
+    active: tl.tensor,
+    table: tl.tensor,
+    embedding: tl.tensor,
+    ids: tl.tensor,
+    positions: tl.tensor,
+    slots: tl.tensor,
+    lengths: tl.tensor,
+    embedded: tl.tensor,
+    tokens_stride: tl.tensor,
+    table_stride: tl.tensor,
+    QUERIES: tl.constexpr,
+    PAGE: tl.constexpr,
+    HIDDEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DRAFTING: tl.constexpr,
+) -> None:
+    token = tl.program_id(0)
+    row, query = token // QUERIES, token % QUERIES
+    first = tl.load(length + row) - 1
+    if DRAFTING:
+        first += tl.load(drafted + row)
+    alive = tl.load(active + row)
+    position = tl.minimum(first + query, tokens_stride - 1)
+    page = tl.load(table + row * table_stride + position // PAGE).to(tl.int64)
+    own = tl.load(tokens + row.to(tl.int64) * tokens_stride + position)
+    tl.store(ids + token, own)
+    tl.store(positions + token, position.to(tl.int64))
+    tl.store(slots + token, tl.where(alive > 0, page * PAGE + position % PAGE, -1))
+    if query == 0:
+        tl.store(lengths + row, (first + QUERIES) * alive)
+    column = tl.arange(0, BLOCK)
+    inside = column < HIDDEN
+    value = tl.load(embedding + own * HIDDEN + column, mask=inside, other=0.0)
+    tl.store(embedded + token.to(tl.int64) * HIDDEN + column, value, mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """The tokens of one step, of B rows with n queries each."""
+
+    ids: Tensor
+    """[B * n] int64."""
+    positions: Tensor
+    """[B * n] int64."""
+    slots: Tensor
+    """[B * n] int64; -1 for idle rows, which are not stored."""
+    lengths: Tensor
+    """[B] int32: the rows' lengths, these tokens counted in; 0 for idle rows."""
+    embedded: Tensor
+    """[B * n, hidden]."""
+
+
+def feed(
+    tokens: Tensor, length: Tensor, drafted: Tensor | None, active: Tensor, table: Tensor, embedding: Tensor,
+    queries: int, page_size: int,
+) -> Fed:  # fmt: skip
+    """The next `queries` tokens of every row, from position length - 1 on, or `drafted` further where it is given.
+
+    `tokens` [B, width] int64; `length`, `drafted`, `active` [B] int32; `table` [B, pages] int32; `embedding` [vocab,
+    hidden]. Positions beyond the width repeat the last one.
+    """
+    rows, hidden = tokens.shape[0], embedding.shape[1]
+    count, device = rows * queries, tokens.device
+    ids, positions, slots = torch.empty(3, count, dtype=torch.int64, device=device).unbind()
+    lengths = torch.empty(rows, dtype=torch.int32, device=device)
+    embedded = torch.empty(count, hidden, dtype=embedding.dtype, device=device)
+    _feed_kernel[(count,)](
+        tokens, length, drafted, active, table, embedding, ids, positions, slots, lengths, embedded,
+        tokens.stride(0), table.stride(0), QUERIES=queries, PAGE=page_size, HIDDEN=hidden, BLOCK=padded(hidden),
+        DRAFTING=drafted is not None, num_warps=4,
+    )  # fmt: skip
+    return Fed(ids, positions, slots, lengths, embedded)
+
+
+@triton.jit(do_not_specialize=["tokens_stride", "most"])
+def _record_kernel(
+    tokens: tl.tensor,
+    positions: tl.tensor,
+    picks: tl.tensor,
+    probabilities: tl.tensor,
+    entropies: tl.tensor,
+    drafted: tl.tensor,
+    active: tl.tensor,
+    confidence: tl.tensor,
+    entropy: tl.tensor,
+    tokens_stride: tl.tensor,
+    most: tl.tensor,
+) -> None:
+    row = tl.program_id(0)
+    alive = tl.load(active + row)
+    if alive > 0:
+        count = tl.load(drafted + row)
+        after = tl.load(positions + row) + 1
+        tl.store(tokens + row.to(tl.int64) * tokens_stride + after, tl.load(picks + row), mask=after < tokens_stride)
+        place = row * most + tl.minimum(count, most - 1)
+        tl.store(confidence + place, tl.load(probabilities + row))
+        tl.store(entropy + place, tl.load(entropies + row))
+        tl.store(drafted + row, count + 1)
+
+
+def record(
+    tokens: Tensor, positions: Tensor, picks: Tensor, probabilities: Tensor, entropies: Tensor, drafted: Tensor,
+    active: Tensor, confidence: Tensor, entropy: Tensor,
+) -> None:  # fmt: skip
+    """Puts a draft token behind `positions` [B] in `tokens` [B, width], its numbers into [B, most], and counts it."""
+    _record_kernel[(tokens.shape[0],)](
+        tokens, positions, picks, probabilities, entropies, drafted, active, confidence, entropy,
+        tokens.stride(0), confidence.shape[1], num_warps=1,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["tokens_stride", "committed_stride"])
+def _commit_kernel(
+    tokens: tl.tensor,
+    ids: tl.tensor,
+    positions: tl.tensor,
+    picks: tl.tensor,
+    length: tl.tensor,
+    drafted: tl.tensor,
+    active: tl.tensor,
+    limit: tl.tensor,
+    counts: tl.tensor,
+    committed: tl.tensor,
+    scored: tl.tensor,
+    known: tl.tensor,
+    tokens_stride: tl.tensor,
+    committed_stride: tl.tensor,
+    QUERIES: tl.constexpr,
+    PAD: tl.constexpr,
+) -> None:
+    row = tl.program_id(0)
+    node = tl.arange(0, PAD)
+    alive, old = tl.load(active + row), tl.load(length + row)
+    inside = node < QUERIES
+    pick = tl.load(picks + row * QUERIES + node, mask=inside, other=-1)
+    draft = tl.load(ids + row * QUERIES + node + 1, mask=node < QUERIES - 1, other=-2)
+    accepted = tl.min(tl.where(pick == draft, PAD, node), 0)
+    count = (accepted + 1) * alive
+    place = tl.load(positions + row * QUERIES + node, mask=inside, other=0) + 1
+    keep = inside & (node < count) & (place < tokens_stride)
+    tl.store(tokens + row.to(tl.int64) * tokens_stride + place, pick, mask=keep)
+    tl.store(committed + row * committed_stride + node, pick, mask=inside)
+    still = alive * (old + count + committed_stride <= tl.load(limit + row)).to(tl.int32)
+    tl.store(counts + row, count)
+    tl.store(length + row, old + count)
+    tl.store(drafted + row, 0)
+    tl.store(active + row, still)
+    tl.store(scored + row, old - 1)
+    tl.store(known + row, (old + count - 1) * still)
+
+
+def commit(
+    tokens: Tensor, fed: Fed, picks: Tensor, length: Tensor, drafted: Tensor, active: Tensor, limit: Tensor,
+    counts: Tensor, committed: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Keeps the picks [B * n] up to the first that differs from the draft, that one included, and moves the rows on.
+
+    A row goes idle where another commit of `committed`'s [B, most + 1] width could pass its limit. Returns [B] int32
+    twice: the positions below which the last verification scored, and those that are final (0 for rows now idle).
+    """
+    rows = tokens.shape[0]
+    queries = picks.shape[0] // rows
+    scored, known = torch.empty(2, rows, dtype=torch.int32, device=tokens.device).unbind()
+    _commit_kernel[(rows,)](
+        tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, counts, committed, scored, known,
+        tokens.stride(0), committed.stride(0), QUERIES=queries, PAD=padded(queries, 2), num_warps=1,
+    )  # fmt: skip
+    return scored, known

@@ -1,0 +1,87 @@
+"""The decoder's forward with fused kernels between the matrix products, or around them where the model is narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
+from glimpse.attention.triton.narrow import Narrow, NarrowConfig
+from glimpse.attention.triton.sizes import links
+from glimpse.cache.pool import PagePool
+from glimpse.engine.device.narrow import NarrowLayer, narrow_layers
+from glimpse.errors import ArgumentError
+from glimpse.model import Decoder
+from glimpse.model.decoder import Layer, Norm
+
+Mix = Callable[[int, Tensor], Tensor]
+"""mix(layer, q [N, heads, head_dim]) -> [N, heads, head_dim]: attention over the pool, which holds the tokens."""
+
+
+class FusedForward:
+    """Hidden states of a batch of tokens: the same layers as `Decoder.forward`.
+
+    Raises ArgumentError for rotary scaling that depends on the length (`dynamic`): its angles are not a table.
+    """
+
+    def __init__(self, decoder: Decoder, pool: PagePool, width: int, narrow: NarrowConfig | None = None) -> None:
+        """`width`: positions go from 0 to width - 1."""
+        if decoder.rotary.spec.scaling.by_length:
+            raise ArgumentError("dynamic rotary scaling changes with the length; it runs on the eager path only")
+        self._decoder, self._pool = decoder, pool
+        positions = torch.arange(width, device=decoder.device)
+        rotation = decoder.rotary.at(positions, positions + 1, decoder.dtype)
+        self._cos, self._sin = rotation.cos.contiguous(), rotation.sin.contiguous()
+        self._layers = narrow_layers(decoder)
+        self.narrow = narrow or NarrowConfig(linked=links(decoder.device))
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """[N, hidden] of `tokens` [N] int64."""
+        return self._decoder.embedding(tokens)
+
+    def __call__(self, embedded: Tensor, positions: Tensor, slots: Tensor, mix: Mix) -> Tensor:
+        """[N, hidden] after the final norm; `embedded` [N, hidden] is written over; `positions`, `slots` [N] int64.
+
+        Keys and values go to the pool.
+        """
+        if self._layers and len(embedded) <= Narrow.MOST:
+            return self._narrow(self._layers, embedded, positions, slots, mix)
+        decoder, residual = self._decoder, embedded
+        x = _norm(residual, decoder.layers[0].attention_norm)
+        for index, layer in enumerate(decoder.layers):
+            following = decoder.layers[index + 1].attention_norm if index + 1 < len(decoder.layers) else decoder.norm
+            q = self._queries(index, layer, x, positions, slots)
+            attended = layer.output(mix(index, q).flatten(1))
+            x = _norm(attended, layer.mlp_norm, residual)
+            x = _norm(layer.down(silu_mul(layer.gate_up(x))), following, residual)
+        return x
+
+    def _queries(self, index: int, layer: Layer, x: Tensor, positions: Tensor, slots: Tensor) -> Tensor:
+        spec, pool = self._decoder.spec, self._pool
+        qkv = layer.qkv(x).view(x.shape[0], -1, spec.head_dim)
+        norm = layer.qk_norm
+        weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
+        return rotate_and_store(
+            qkv, self._cos, self._sin, slots, pool.keys[index], pool.values[index], spec.heads,
+            norm=weight, eps=eps, positions=positions,
+        )  # fmt: skip
+
+    def _narrow(
+        self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
+    ) -> Tensor:
+        narrow, pool, heads = Narrow(len(residual), self.narrow), self._pool, self._decoder.spec.heads
+        for index, layer in enumerate(layers):
+            first, second = layer.attention_norm, layer.mlp_norm
+            q = narrow.qkv(
+                residual, first.weight, first.eps, layer.qkv, self._cos, self._sin, positions, slots,
+                pool.keys[index], pool.values[index], heads,
+            )  # fmt: skip
+            narrow.add(mix(index, q).flatten(1), layer.output, residual)
+            narrow.add(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
+        return _norm(residual, self._decoder.norm)
+
+
+def _norm(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
+    return rms_norm(x, norm.weight, norm.eps, residual)

@@ -1,0 +1,196 @@
+"""Compiles for an H200, without one, whatever kernels the launchers launch: prints registers, spills, shared memory.
+
+Run as a program with the names of cases: it must be a process of its own, without Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction, mangle_type
+
+TARGET = GPUTarget("cuda", 90, 32)
+OPTIONS = ("num_warps", "num_stages", "launch_pdl")
+
+
+def compile_launch(kernel: JITFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Compiles one launch as Triton would; the resource figures of ptxas."""
+    options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+    bound = dict(zip(kernel.arg_names, args, strict=False)) | kwargs
+    signature, constants, attributes = {}, {}, {}
+    for index, param in enumerate(kernel.params):
+        value = bound[param.name]
+        special = isinstance(value, int) and not param.do_not_specialize
+        if param.is_constexpr or value is None or (special and value == 1):
+            signature[param.name], constants[(index,)] = "constexpr", value
+            continue
+        signature[param.name] = mangle_type(value)
+        if isinstance(value, torch.Tensor) or (special and value % 16 == 0):
+            attributes[(index,)] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, constants, attributes)
+    compiled = triton.compile(source, target=TARGET, options=options)
+    return {"kernel": kernel.__name__, "shared": compiled.metadata.shared, "asm": compiled.asm} | _usage(compiled.asm)
+
+
+def _usage(asm: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(asm["cubin"])
+        tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+        text = subprocess.run([tool, "-res-usage", path], capture_output=True, text=True, check=True).stdout
+    words = dict(word.split(":", 1) for word in text.split() if ":" in word and word.split(":", 1)[1].isdigit())
+    return {"registers": int(words["REG"]), "stack": int(words["STACK"])}
+
+
+def collect(launch: Callable[[], Any]) -> list[dict[str, Any]]:
+    """Compiles every kernel that `launch` would run on CPU tensors, instead of running it."""
+    found: list[dict[str, Any]] = []
+
+    def instead(self: JITFunction, grid: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: found.append(compile_launch(self, args, kwargs))
+
+    original = JITFunction.__getitem__
+    JITFunction.__getitem__ = instead
+    try:
+        launch()
+    finally:
+        JITFunction.__getitem__ = original
+    return found
+
+
+Case = Callable[[], Any]
+
+
+def attention_case(heads: int, kv_heads: int, dim: int, queries: int, importance: bool, dtype: torch.dtype) -> Case:
+    from glimpse.attention.triton.attention import HeadShape, Importance, Paged
+
+    def launch() -> None:
+        paged = Paged(HeadShape(heads, kv_heads, dim), 2, queries, 16, "cpu")
+        q, kv = torch.zeros(2 * queries, heads, dim, dtype=dtype), torch.zeros(kv_heads, 64, dim, dtype=dtype)
+        ints = torch.zeros(2, 16, dtype=torch.int32)
+        ref = torch.zeros(2, heads)
+        found = Importance(torch.zeros(2, kv_heads, 64), ref, ref) if importance else None
+        paged.plan(ints[:, 0])
+        paged(q, kv, kv, ints, ints[:, 0].contiguous(), importance=found)
+
+    return launch
+
+
+def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Case:
+    from glimpse.attention.triton.attention import HeadShape
+    from glimpse.attention.triton.recalled import Recalled, RecalledConfig
+
+    def launch() -> None:
+        shape = HeadShape(heads, kv_heads, dim)
+        q, kv = torch.zeros(2, heads, dim, dtype=BF16), torch.zeros(kv_heads, 64, dim, dtype=BF16)
+        ints, selected = torch.zeros(2, 16, dtype=torch.int32), torch.zeros(2, kv_heads, 64, dtype=torch.int32)
+        Recalled(shape, 2, 16, "cpu", RecalledConfig(pieces=pieces))(q, kv, kv, selected, *[ints[0]] * 3, ints)
+
+    return launch
+
+
+def select_case(width: int = 8192) -> Case:
+    from glimpse.attention.triton.select import Selection, capacity
+
+    def launch() -> None:
+        ints = torch.zeros(2, 16, dtype=torch.int32)
+        selected, counts = capacity(2, 3, 4, 512, "cpu")
+        scores = torch.zeros(4, 2, 3, width)
+        Selection(16)(scores, *[ints[0]] * 3, ints, selected, counts, running=scores, decays=torch.zeros(2))
+
+    return launch
+
+
+def fused_case() -> Case:
+    from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
+
+    def launch() -> None:
+        x = torch.zeros(2, 4096, dtype=BF16)
+        rms_norm(x, x[0], 1e-5, x)
+        qkv, kv = torch.zeros(2, 48, 128, dtype=BF16), torch.zeros(8, 64, 128, dtype=BF16)
+        angle = torch.zeros(2, 1, 128, dtype=BF16)
+        rotate_and_store(qkv, angle, angle, torch.zeros(2, dtype=torch.int64), kv, kv, 32, norm=kv[0], eps=1e-6)
+        silu_mul(x)
+
+    return launch
+
+
+def narrow_case() -> Case:
+    from glimpse.attention.triton.narrow import Narrow, NarrowConfig
+
+    def launch() -> None:
+        x, weight = torch.zeros(2, 576, dtype=BF16), torch.zeros(3072, 576, dtype=BF16)
+        down, kv = torch.zeros(576, 1536, dtype=BF16), torch.zeros(3, 64, 64, dtype=BF16)
+        angle, ids = torch.zeros(64, 1, 64, dtype=BF16), torch.zeros(2, dtype=torch.int64)
+        narrow = Narrow(2, NarrowConfig(linked=True))
+        narrow.qkv(x, x[0], 1e-5, weight[:960], angle, angle, ids, ids, kv, kv, 9)
+        narrow.add(narrow.gated(x, x[0], 1e-5, weight), down, x)
+
+    return launch
+
+
+def rows_case() -> Case:
+    from glimpse.attention.triton.rows import commit, feed, record
+
+    def launch() -> None:
+        ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
+        table, floats = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 8)
+        fed = feed(tokens, ints, ints, ints, table, torch.zeros(97, 64, dtype=BF16), 1, 16)
+        record(tokens, fed.positions, fed.ids, floats[:, 0], floats[:, 0], ints, ints, floats, floats)
+        commit(tokens, fed, fed.ids, ints, ints, ints, ints, ints, tokens[:, :9].contiguous())
+
+    return launch
+
+
+def sample_case(dtype: torch.dtype) -> Case:
+    from glimpse.attention.triton.accept import accept_chains
+    from glimpse.attention.triton.picking import RowSettings, Sample
+
+    def launch() -> None:
+        double, ids = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)
+        settings = RowSettings(double, ids, double, double)
+        Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids)
+        accept_chains(ids.view(1, 2), ids[None, :1], torch.zeros(1, dtype=torch.int32))
+
+    return launch
+
+
+BF16 = torch.bfloat16
+CASES: dict[str, Case] = {
+    "decode-8b": attention_case(32, 8, 128, 1, False, BF16),
+    "verify-8b": attention_case(32, 8, 128, 9, True, BF16),
+    "decode-135m": attention_case(9, 3, 64, 1, False, BF16),
+    "verify-135m": attention_case(9, 3, 64, 9, True, BF16),
+    "draft-8b": recalled_case(32, 8, 128, 8),
+    "draft-135m": recalled_case(9, 3, 64, 1),
+    "select": select_case(),
+    "select-long": select_case(32768),
+    "fused": fused_case(),
+    "narrow": narrow_case(),
+    "rows": rows_case(),
+    "sample": sample_case(BF16),
+    "sample-float32": sample_case(torch.float32),
+    "float32": attention_case(9, 3, 64, 9, True, torch.float32),
+}
+
+
+def main(names: list[str]) -> None:
+    for name in names or CASES:
+        for result in collect(CASES[name]):
+            asm = result.pop("asm")
+            ptx = asm["ptx"]
+            marks = {word: ptx.count(word) for word in ("cp.async.", "ld.global.v4", "wgmma.mma", "mma.sync")}
+            print(name, result, {word: count for word, count in marks.items() if count}, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

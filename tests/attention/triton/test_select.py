@@ -1,0 +1,94 @@
+"""Top-k selection against a stable sort."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glimpse.attention.triton import definitions
+from glimpse.attention.triton.select import Selection, capacity
+from glimpse.errors import ArgumentError
+
+LENGTHS, BUDGETS = [100, 0, 20, 65], [30, 20, 24, 17]
+
+
+class Case:
+    """Rows over scattered pages with random scores, 2 layers and 3 heads."""
+
+    def __init__(self, device, lengths=LENGTHS, budgets=BUDGETS, seed=0):
+        self.device, generator = device, torch.Generator().manual_seed(seed)
+        rows, width = len(lengths), 112
+        self.scores = torch.rand(2, rows, 3, width, generator=generator).pow(8).to(device)
+        self.lengths, self.budgets = lengths, budgets
+        self.table = torch.randperm(rows * 7, generator=generator).view(rows, 7).to(device, torch.int32)
+        self.selected, self.counts = capacity(rows, 3, 2, max(budgets), device)
+        self.selected.fill_(-1)
+
+    def ints(self, values):
+        return torch.tensor(values, dtype=torch.int32, device=self.device)
+
+    def run(self, selection, scored=None, **options):
+        scored = self.ints(scored or self.lengths)
+        lengths, budgets = self.ints(self.lengths), self.ints(self.budgets)
+        selection(self.scores, scored, lengths, budgets, self.table, self.selected, self.counts, **options)
+
+    def check(self, scores, sinks, recent):
+        for row, (length, budget) in enumerate(zip(self.lengths, self.budgets, strict=True)):
+            count = min(length, budget)
+            assert self.counts[row] == count
+            for segment, found in zip(scores[:, row].flatten(0, 1), self.selected[:, row].flatten(0, 1), strict=True):
+                positions = definitions.selection(segment[:length], length, budget, sinks, recent)
+                right = definitions.slots_of(self.table[row], positions, 16)
+                assert found[:count].tolist() == right.tolist()
+                assert (found[count:] == -1).all()
+
+
+@pytest.mark.parametrize(("resident", "digit", "block"), [(128, 6, 32), (0, 5, 32), (0, 6, 128), (0, 8, 32)])
+def test_sinks_recent_and_the_best_of_the_rest(resident, digit, block, device):
+    case = Case(device)
+    case.run(Selection(16, sinks=2, recent=5, resident=resident, block=block, digit=digit, warps=4))
+    case.check(case.scores, 2, 5)
+
+
+@pytest.mark.parametrize("resident", [0, 128])
+def test_equal_scores_go_to_the_lowest_positions(resident, device):
+    case = Case(device)
+    case.scores = (case.scores * 4).round() / 4  # mostly zeros, and a few values many times
+    case.run(Selection(16, sinks=4, recent=3, resident=resident, block=32, warps=4))
+    case.check(case.scores, 4, 3)
+
+
+def test_no_room_beside_sinks_and_recent(device):
+    case = Case(device, budgets=[7, 7, 7, 7])
+    case.run(Selection(16, sinks=3, recent=4, warps=4))
+    case.check(case.scores, 3, 4)
+
+
+def test_positions_without_a_score_count_as_zero(device):
+    case = Case(device)
+    case.run(Selection(16, sinks=0, recent=0, warps=4), scored=[90, 0, 10, 65])
+    for row, scored in enumerate([90, 0, 10, 65]):
+        case.scores[:, row, :, scored:] = 0
+    case.check(case.scores, 0, 0)
+
+
+@pytest.mark.parametrize("resident", [0, 128])
+def test_running_scores_decay(resident, device):
+    case = Case(device)
+    running = torch.rand(2, 4, 3, 112, generator=torch.Generator().manual_seed(5)).to(device)
+    running[:, 2] = torch.nan  # a row's first selection: what it finds is another request's
+    decays = torch.tensor([0.5, 0.5, 0.0, 0.9], device=device)
+    right = running.nan_to_num(0.0) * decays[:, None, None] + case.scores
+    for row, scored in enumerate([90, 0, 15, 65]):
+        right[:, row, :, scored:] = 0
+    selection = Selection(16, sinks=2, recent=5, resident=resident, block=32, warps=4)
+    case.run(selection, scored=[90, 0, 15, 65], running=running, decays=decays)
+    for row, length in enumerate(LENGTHS):
+        torch.testing.assert_close(running[:, row, :, :length], right[:, row, :, :length])
+    case.check(running, 2, 5)
+
+
+def test_what_is_always_selected_must_fit(device):
+    case = Case(device)
+    with pytest.raises(ArgumentError, match="cannot hold 20 first and 20 last"):
+        case.run(Selection(16, sinks=20, recent=20))
