@@ -17,8 +17,9 @@ WITHOUT_TRITON = """
 import importlib, pkgutil, sys
 sys.modules["triton"] = None
 import glimpse
+kernels = ("glimpse.attention.triton.", "glimpse.engine.device.")
 for module in pkgutil.walk_packages(glimpse.__path__, "glimpse."):
-    if not module.name.startswith("glimpse.attention.triton") and not module.name.endswith("__main__"):
+    if not module.name.startswith(kernels) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
 

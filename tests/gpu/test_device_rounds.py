@@ -43,7 +43,7 @@ def test_the_text_is_the_engines(models, temperature, gamma):
         SamplingParams(max_tokens=TOKENS, temperature=temperature, top_k=20, top_p=0.95, seed=seed, ignore_eos=True)
         for seed in (1, 2, 3)
     ]
-    right = [output.token_ids for output in llm.generate(prompts, params)]
+    right = [list(output.token_ids) for output in llm.generate(prompts, params)]
     batch = made(decoder, llm.tokenizer.vocab_size, prompts, params, TOKENS)
     *_, found = texts(batch, gamma, TOKENS // (gamma + 1))
     assert all(begins(own, other) for own, other in zip(right, found, strict=True))

@@ -37,7 +37,7 @@ def params_of(temperature):
 @pytest.mark.parametrize(("temperature", "gamma"), [(0.0, 0), (0.8, 0), (0.0, 2), (0.8, 2)])
 def test_the_text_is_the_engines(llm, temperature, gamma):
     prompts, params = prompts_of(llm), params_of(temperature)
-    right = [output.token_ids for output in llm.generate(prompts, params)]
+    right = [list(output.token_ids) for output in llm.generate(prompts, params)]
     batch = made(llm._loaded.checkpoint.decoder, llm.tokenizer.vocab_size, prompts, params, 20)
     *_, found = texts(batch, gamma, 3)
     assert all(begins(own, other) for own, other in zip(right, found, strict=True))

@@ -45,7 +45,7 @@ class Graphs:
         self._captured[key].replay()
 
     def _capture(self, function: Callable[[], None], restore: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        stream = torch.cuda.Stream(self._device)
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UP):
@@ -54,7 +54,7 @@ class Graphs:
         torch.cuda.current_stream(self._device).wait_stream(stream)
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):
+        with torch.cuda.graph(graph, pool=self._memory):  # type: ignore[arg-type]
             function()
         self._memory = self._memory or graph.pool()
         restore()
