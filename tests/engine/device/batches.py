@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -35,7 +35,7 @@ def texts(batch: DeviceBatch, gamma: int, rounds: int) -> Iterator[list[list[int
             yield batch.written()
 
 
-def begins(right: list[int], found: list[int]) -> bool:
+def begins(right: Sequence[int], found: Sequence[int]) -> bool:
     """Whether one text is the beginning of the other, and neither is empty."""
     count = min(len(right), len(found))
-    return count > 0 and right[:count] == found[:count]
+    return count > 0 and list(right[:count]) == list(found[:count])

@@ -24,12 +24,12 @@ def llm(tmp_path_factory):
 
 def prompts_of(llm):
     ids = llm.tokenizer.encode("hello world, this is a test of the thing. " * 4)
-    return [ids[:40], ids[:47]]
+    return [ids[:20], ids[:25]]
 
 
 def params_of(temperature):
     return [
-        SamplingParams(max_tokens=TOKENS, temperature=temperature, top_k=20, top_p=0.95, seed=seed, ignore_eos=True)
+        SamplingParams(max_tokens=TOKENS, temperature=temperature, top_k=2, top_p=0.95, seed=seed, ignore_eos=True)
         for seed in (1, 2)
     ]
 
@@ -39,9 +39,9 @@ def test_the_text_is_the_engines(llm, temperature, gamma):
     prompts, params = prompts_of(llm), params_of(temperature)
     right = [list(output.token_ids) for output in llm.generate(prompts, params)]
     batch = made(llm._loaded.checkpoint.decoder, llm.tokenizer.vocab_size, prompts, params, 20)
-    *_, found = texts(batch, gamma, 3)
+    *_, found = texts(batch, gamma, 2)
     assert all(begins(own, other) for own, other in zip(right, found, strict=True))
-    assert all(len(own) >= 3 for own in found)
+    assert all(len(own) >= 2 for own in found)
 
 
 def test_idle_rows_write_nothing_and_full_rows_go_idle(llm):

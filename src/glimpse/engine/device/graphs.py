@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ class Graphs:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._memory: tuple[int, int] | None = None
+        self._memory: Any = None
 
     def __len__(self) -> int:
         return len(self._captured)
@@ -45,7 +46,7 @@ class Graphs:
         self._captured[key].replay()
 
     def _capture(self, function: Callable[[], None], restore: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        stream: torch.cuda.Stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UP):
@@ -54,7 +55,7 @@ class Graphs:
         torch.cuda.current_stream(self._device).wait_stream(stream)
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):  # type: ignore[arg-type]
+        with torch.cuda.graph(graph, pool=self._memory):
             function()
         self._memory = self._memory or graph.pool()
         restore()

@@ -55,7 +55,7 @@ def weigh(q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor) -> None:
     log-sum-exp into `reference` [heads]. The paper's statistic (SparseSpec-L, "sparse index").
     """
     kv_heads, length, dim = keys.shape
-    grouped = q.view(len(q), kv_heads, -1, dim).permute(1, 2, 0, 3).float() * dim**-0.5
+    grouped = q.reshape(len(q), kv_heads, -1, dim).permute(1, 2, 0, 3).float() * dim**-0.5
     logits = grouped @ keys[:, None].float().transpose(-1, -2)
     hidden = torch.ones(len(q), length, dtype=torch.bool, device=q.device).triu(length - len(q) + 1)
     logits.masked_fill_(hidden, -torch.inf)
