@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly TORCH_VERSION=2.13.0
+readonly TRITON_VERSION=3.6.0
 readonly VENV=.venv
 readonly PYTHON=${PYTHON:-python3}
 readonly TORCH_INDEX=${TORCH_INDEX:-}
@@ -73,6 +74,12 @@ install_glimpse() {
     run_pip install "${QUIET[@]}" -c constraints.txt --no-build-isolation -e "$2"
 }
 
+# The kernels' tests run under Triton's interpreter. PyTorch's CUDA build brings the Triton that belongs to it.
+install_triton() {
+    has_nvidia_gpu || "$VENV/bin/python" -c 'import triton' 2>/dev/null \
+        || run_pip install "${QUIET[@]}" --no-deps "triton==$TRITON_VERSION" || say "no Triton for this machine: its tests are left out"
+}
+
 # A step is done when its stamp holds the checksum of everything that decided it.
 step() {
     local stamp="$VENV/.done-$1" sum
@@ -94,6 +101,9 @@ make_venv
 step torch install_torch
 case $WANTED in
     core) step core install_glimpse "Glimpse needs" . ;;
-    dev) step dev install_glimpse "the tests need" '.[dev]' ;;
+    dev)
+        step dev install_glimpse "the tests need" '.[dev]'
+        step triton install_triton
+        ;;
     *) fail "unknown set '$WANTED': core or dev" ;;
 esac

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from attention.triton.batches import TOLERANCE, error, make_batch
+from attention.kernels.batches import TOLERANCE, error, make_batch
 from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape, Importance, Paged
 from glimpse.attention.triton.picking import RowSettings, Sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attention.triton.batches import TOLERANCE, error, make_batch
+from attention.kernels.batches import TOLERANCE, error, make_batch
 from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.recalled import Recalled, RecalledConfig
