@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ SRC = str(Path(__file__).parents[2] / "src")
 def start(*argv, sleep="", **streams):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     env = os.environ | {"PYTHONPATH": SRC, "FAKE_SLEEP": sleep}
-    return subprocess.Popen([sys.executable, FAKE, *argv], env=env, text=True, **streams)
+    # A job in the background is born deaf to Ctrl-C, and so would be its children.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen([sys.executable, FAKE, *argv], env=env, text=True, preexec_fn=listen, **streams)
 
 
 def interrupted(stage, *argv):
