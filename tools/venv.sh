@@ -44,7 +44,7 @@ make_venv() {
 # A pip that was cut short can leave a package half there, so its run is marked until it has ended well.
 run_pip() {
     touch "$VENV/.busy"
-    "$VENV/bin/python" -m pip --disable-pip-version-check "$@"
+    "$VENV/bin/python" -m pip --disable-pip-version-check "$@" || return
     rm -f "$VENV/.busy"
 }
 
@@ -77,7 +77,8 @@ install_glimpse() {
 # The kernels' tests run under Triton's interpreter. PyTorch's CUDA build brings the Triton that belongs to it.
 install_triton() {
     has_nvidia_gpu || "$VENV/bin/python" -c 'import triton' 2>/dev/null \
-        || run_pip install "${QUIET[@]}" --no-deps "triton==$TRITON_VERSION" || say "no Triton for this machine: its tests are left out"
+        || run_pip install "${QUIET[@]}" --no-deps "triton==$TRITON_VERSION" \
+        || { rm -f "$VENV/.busy"; say "no Triton for this machine: its tests are left out"; }
 }
 
 # A step is done when its stamp holds the checksum of everything that decided it.

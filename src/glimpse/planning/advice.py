@@ -8,7 +8,7 @@ from glimpse.planning.plan import Plan
 from glimpse.planning.speedup import Acceptance
 
 TYPICAL = Acceptance(0.94, 0.86)
-"""Sparse drafts of the demo model, T=0.7, 512 of 7,000 positions (benchmarks/results)."""
+"""Sparse drafts of the demo model, T=0.7, 512 of 7,000 positions; a scouting run, no file kept."""
 WORTH = 1.1
 """Below this expected speedup a sparse drafter is not worth its trouble: real steps lie above their floors."""
 LOOKUP_WIDTH = 2.0

@@ -152,14 +152,12 @@ def rows_case() -> Case:
 
 
 def sample_case(dtype: torch.dtype) -> Case:
-    from glimpse.attention.triton.accept import accept_chains
     from glimpse.attention.triton.picking import RowSettings, Sample
 
     def launch() -> None:
         double, ids = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)
         settings = RowSettings(double, ids, double, double)
         Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids)
-        accept_chains(ids.view(1, 2), ids[None, :1], torch.zeros(1, dtype=torch.int32))
 
     return launch
 
