@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.machine import MachineOptions
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.place import DeviceWarning, place
 from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
@@ -80,10 +82,13 @@ class LLM:
         if machine.threads is not None:
             torch.set_num_threads(machine.threads)
         hear = progress or (lambda stage, done, total: None)
+        where = place(machine.device)
+        if where.warn:
+            warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
         checkpoint = open_model(
             model,
-            dtype=machine.torch_dtype,
-            device="cpu",
+            dtype=machine.dtype_on(where.device),
+            device=where.device,
             progress=lambda done, total: hear("weights", done, total),
         )
         loaded = load(checkpoint, machine.max_context, machine.max_batch_size)

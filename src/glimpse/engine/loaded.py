@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import RLock
 
+import torch
+
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.prefix import PrefixStore
 from glimpse.errors import ArgumentError, GlimpseError
@@ -40,7 +42,7 @@ def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
     """
     decoder, spec = checkpoint.decoder, checkpoint.spec
     context = _context(spec.context_length, max_context)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = _memory(decoder.device)
     affordable = memory // 2 // (spec.kv_bytes_per_token(decoder.dtype) * PAGE_SIZE)
     one = -(-context // PAGE_SIZE)
     _check_memory(context, slots, one, affordable, memory)
@@ -49,6 +51,14 @@ def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
     prefixes = PrefixStore(pool, by_length=spec.rope.scaling.by_length)
     found = calibration.find(checkpoint.name, spec, decoder.dtype, decoder.device)
     return Loaded(checkpoint, pool, prefixes, context, slots, found.coefficients if found else None)
+
+
+def _memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        # Half of it may be taken; what is free is for nobody else.
+        return int(torch.cuda.mem_get_info(device)[0] * 1.6)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _check_memory(context: int, slots: int, pages: int, affordable: int, memory: int) -> None:
