@@ -17,6 +17,7 @@ def _feed_kernel(
     tokens: tl.tensor,
     length: tl.tensor,
     drafted: tl.tensor,
+    limit: tl.tensor,
     active: tl.tensor,
     table: tl.tensor,
     embedding: tl.tensor,
@@ -24,6 +25,7 @@ def _feed_kernel(
     positions: tl.tensor,
     slots: tl.tensor,
     lengths: tl.tensor,
+    counts: tl.tensor,
     embedded: tl.tensor,
     tokens_stride: tl.tensor,
     table_stride: tl.tensor,
@@ -32,21 +34,31 @@ def _feed_kernel(
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
     DRAFTING: tl.constexpr,
+    LIMITED: tl.constexpr,
+    COUNTED: tl.constexpr,
 ) -> None:
     token = tl.program_id(0)
     row, query = token // QUERIES, token % QUERIES
     first = tl.load(length + row) - 1
+    alive = tl.load(active + row)
+    count = QUERIES
     if DRAFTING:
         first += tl.load(drafted + row)
-    alive = tl.load(active + row)
+    if LIMITED:
+        # The token drafted here would lie at first + 1, and the target adds one of its own behind it.
+        alive = alive * (first + 2 < tl.load(limit + row)).to(tl.int32)
+    if COUNTED:
+        count = tl.minimum(tl.load(drafted + row) + 1, QUERIES)
     position = tl.minimum(first + query, tokens_stride - 1)
     page = tl.load(table + row * table_stride + position // PAGE).to(tl.int64)
     own = tl.load(tokens + row.to(tl.int64) * tokens_stride + position)
     tl.store(ids + token, own)
     tl.store(positions + token, position.to(tl.int64))
-    tl.store(slots + token, tl.where(alive > 0, page * PAGE + position % PAGE, -1))
+    tl.store(slots + token, tl.where((alive > 0) & (query < count), page * PAGE + position % PAGE, -1))
     if query == 0:
-        tl.store(lengths + row, (first + QUERIES) * alive)
+        tl.store(lengths + row, (first + count) * alive)
+        if COUNTED:
+            tl.store(counts + row, count)
     column = tl.arange(0, BLOCK)
     inside = column < HIDDEN
     value = tl.load(embedding + own * HIDDEN + column, mask=inside, other=0.0)
@@ -67,28 +79,33 @@ class Fed:
     """[B] int32: the rows' lengths, these tokens counted in; 0 for idle rows."""
     embedded: Tensor
     """[B * n, hidden]."""
+    counts: Tensor | None = None
+    """[B] int32: how many of its n tokens each row really feeds; None: all."""
 
 
 def feed(
     tokens: Tensor, length: Tensor, drafted: Tensor | None, active: Tensor, table: Tensor, embedding: Tensor,
-    queries: int, page_size: int,
+    queries: int, page_size: int, *, limit: Tensor | None = None, own: Tensor | None = None,
 ) -> Fed:  # fmt: skip
     """The next `queries` tokens of every row, from position length - 1 on, or `drafted` further where it is given.
 
-    `tokens` [B, width] int64; `length`, `drafted`, `active` [B] int32; `table` [B, pages] int32; `embedding` [vocab,
-    hidden]. Positions beyond the width repeat the last one.
+    `tokens` [B, width] int64; `length`, `drafted`, `active`, `limit`, `own` [B] int32; `table` [B, pages] int32;
+    `embedding` [vocab, hidden]. Positions beyond the width repeat the last one. With `limit`, rows that may not become
+    longer than one more token feed nothing. With `own` (the drafts each row has), a row feeds its last committed token
+    and its own drafts only; what is left of its `queries` tokens is padding.
     """
     rows, hidden = tokens.shape[0], embedding.shape[1]
     count, device = rows * queries, tokens.device
     ids, positions, slots = torch.empty(3, count, dtype=torch.int64, device=device).unbind()
-    lengths = torch.empty(rows, dtype=torch.int32, device=device)
+    lengths, counts = torch.empty(2, rows, dtype=torch.int32, device=device).unbind()
     embedded = torch.empty(count, hidden, dtype=embedding.dtype, device=device)
     _feed_kernel[(count,)](
-        tokens, length, drafted, active, table, embedding, ids, positions, slots, lengths, embedded,
-        tokens.stride(0), table.stride(0), QUERIES=queries, PAGE=page_size, HIDDEN=hidden, BLOCK=padded(hidden),
-        DRAFTING=drafted is not None, num_warps=4,
+        tokens, length, drafted if own is None else own, limit, active, table, embedding, ids, positions, slots,
+        lengths, counts, embedded, tokens.stride(0), table.stride(0), QUERIES=queries, PAGE=page_size, HIDDEN=hidden,
+        BLOCK=padded(hidden), DRAFTING=drafted is not None, LIMITED=limit is not None, COUNTED=own is not None,
+        num_warps=4,
     )  # fmt: skip
-    return Fed(ids, positions, slots, lengths, embedded)
+    return Fed(ids, positions, slots, lengths, embedded, None if own is None else counts)
 
 
 @triton.jit(do_not_specialize=["tokens_stride", "most"])
@@ -142,24 +159,38 @@ def _commit_kernel(
     committed: tl.tensor,
     scored: tl.tensor,
     known: tl.tensor,
+    own: tl.tensor,
+    entropies: tl.tensor,
+    judged: tl.tensor,
+    broken: tl.tensor,
     tokens_stride: tl.tensor,
     committed_stride: tl.tensor,
     QUERIES: tl.constexpr,
     PAD: tl.constexpr,
+    COUNTED: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
     node = tl.arange(0, PAD)
     alive, old = tl.load(active + row), tl.load(length + row)
-    inside = node < QUERIES
+    fed = QUERIES
+    if COUNTED:
+        fed = tl.load(own + row)
+    inside = node < fed
     pick = tl.load(picks + row * QUERIES + node, mask=inside, other=-1)
-    draft = tl.load(ids + row * QUERIES + node + 1, mask=node < QUERIES - 1, other=-2)
+    draft = tl.load(ids + row * QUERIES + node + 1, mask=node < fed - 1, other=-2)
     accepted = tl.min(tl.where(pick == draft, PAD, node), 0)
     count = (accepted + 1) * alive
+    # Logits that are not finite have such an entropy. Behind a rejected token plain decoding would not have met them.
+    entropy = tl.load(entropies + row * QUERIES + node, mask=node < count, other=0.0)
+    sound = tl.min((entropy - entropy == 0).to(tl.int32), 0)
+    count = count * sound
+    tl.store(broken + row, 1 - sound)
+    tl.store(judged + row, (fed - 1) * alive)
     place = tl.load(positions + row * QUERIES + node, mask=inside, other=0) + 1
     keep = inside & (node < count) & (place < tokens_stride)
     tl.store(tokens + row.to(tl.int64) * tokens_stride + place, pick, mask=keep)
     tl.store(committed + row * committed_stride + node, pick, mask=inside)
-    still = alive * (old + count + committed_stride <= tl.load(limit + row)).to(tl.int32)
+    still = alive * (old + count < tl.load(limit + row)).to(tl.int32)
     tl.store(counts + row, count)
     tl.store(length + row, old + count)
     tl.store(drafted + row, 0)
@@ -168,20 +199,37 @@ def _commit_kernel(
     tl.store(known + row, (old + count - 1) * still)
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a commit leaves for the host, of B rows."""
+
+    counts: Tensor
+    """[B] int32: tokens committed."""
+    committed: Tensor
+    """[B, most + 1] int64: those tokens."""
+    judged: Tensor
+    """[B] int32: how many drafted tokens were verified."""
+    broken: Tensor
+    """[B] int32: 1 where the row met logits that are not finite; it commits nothing then, and loses its draft."""
+
+
 def commit(
-    tokens: Tensor, fed: Fed, picks: Tensor, length: Tensor, drafted: Tensor, active: Tensor, limit: Tensor,
-    counts: Tensor, committed: Tensor,
+    tokens: Tensor, fed: Fed, picks: Tensor, entropies: Tensor, length: Tensor, drafted: Tensor, active: Tensor,
+    limit: Tensor, verdict: Verdict, *, out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Keeps the picks [B * n] up to the first that differs from the draft, that one included, and moves the rows on.
 
-    A row goes idle where another commit of `committed`'s [B, most + 1] width could pass its limit. Returns [B] int32
-    twice: the positions below which the last verification scored, and those that are final (0 for rows now idle).
+    `entropies` [B * n] float32 are those of the laws picked from. A row goes idle where it has reached its limit.
+    Returns [B] int32 twice (or writes `out`): the positions below which the last verification scored, and those that
+    are final (0 for rows now idle).
     """
-    rows = tokens.shape[0]
+    rows, device = tokens.shape[0], tokens.device
     queries = picks.shape[0] // rows
-    scored, known = torch.empty(2, rows, dtype=torch.int32, device=tokens.device).unbind()
+    scored, known = torch.empty(2, rows, dtype=torch.int32, device=device).unbind() if out is None else out
     _commit_kernel[(rows,)](
-        tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, counts, committed, scored, known,
-        tokens.stride(0), committed.stride(0), QUERIES=queries, PAD=padded(queries, 2), num_warps=1,
+        tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, verdict.counts, verdict.committed,
+        scored, known, fed.counts, entropies, verdict.judged, verdict.broken, tokens.stride(0),
+        verdict.committed.stride(0), QUERIES=queries, PAD=padded(queries, 2), COUNTED=fed.counts is not None,
+        num_warps=1,
     )  # fmt: skip
     return scored, known

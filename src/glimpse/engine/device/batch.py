@@ -11,7 +11,8 @@ from torch import Tensor
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.engine.device.choose import settings_of
 from glimpse.engine.device.prefill import prefill
-from glimpse.engine.device.rounds import DeviceRounds, RoundSettings
+from glimpse.engine.device.rounds import DeviceRounds
+from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
 from glimpse.model import Decoder
 from glimpse.sampling.noise import to_int64
@@ -57,7 +58,9 @@ class DeviceBatch:
         for row, prompt in enumerate(prompts):
             ids = torch.tensor(prompt, dtype=torch.int64, device=device)
             prefill(self.rounds.forward, self.pool, rows, self.recall, row, ids)
-            rows.limit[row] = min(self.limits.width, len(prompt) + most_tokens + 2 * self.limits.most)
+            # Drafts are verified whatever the limit: behind it, a longest one must fit.
+            most = self.limits.most
+            rows.limit[row] = min(self.limits.width - most - 1, len(prompt) + most_tokens + 2 * most)
         rows.active.fill_(1)
         self._prompts = [len(prompt) for prompt in prompts]
         kept = {"length": rows.length, "fresh": self.recall.fresh, "reference": self.recall.reference}

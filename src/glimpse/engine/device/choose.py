@@ -29,7 +29,7 @@ class Choose:
         rows = self._rows
         pairs = zip((*_each(self._settings), self._seeds), (*_each(rows.settings), rows.seeds), strict=True)
         for held, values in pairs:
-            held.copy_(values.repeat_interleave(self._queries))
+            held.view(-1, self._queries).copy_(values[:, None])
 
     def __call__(self, logits: Tensor, positions: Tensor) -> Picks:
         """Tokens, their probabilities and entropies [B * queries], picked to follow `positions` [B * queries] int64."""

@@ -1,62 +1,116 @@
-"""Captured CUDA graphs by key; without a GPU the functions simply run."""
+"""Captured CUDA graphs by key, a bounded number of them; what cannot be captured runs without, and says so."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
+
+
+class Quiet(Protocol):
+    """State that warm-up runs must leave alone, put to rest."""
+
+    def wake(self) -> None:
+        """Puts it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a function was run."""
+
+    graph: bool
+    fresh: bool = False
+    """It was captured (and its kernels compiled) just now: its time says nothing."""
+    reason: str = ""
+    """Why not as a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    graph: torch.cuda.CUDAGraph
+    bytes: int
 
 
 class Graphs:
     """Captures a function the first time it is asked for, and replays it afterwards.
 
     The functions must read and write the same tensors every time. All graphs share one memory pool, so intermediates of
-    one may lie where those of another lay: only tensors made outside may carry results.
+    one may lie where those of another lay: only tensors made outside may carry results. The graph not used for longest
+    is dropped where a new one would be too many.
     """
 
     WARM_UP = 2
     """Runs before a capture: kernels are compiled, libraries make their workspaces."""
+    MOST = 64
+    """Graphs held at once."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
+    def __init__(self, device: torch.device, quiet: Callable[[], Quiet], most: int = MOST) -> None:
+        """`quiet` makes a run of any function harmless, until it is woken."""
+        self._device, self._quiet, self._most = device, quiet, most
+        self._held: OrderedDict[Hashable, _Held] = OrderedDict()
+        self._failed: dict[Hashable, str] = {}
         self._memory: Any = None
+        self.dropped = 0
+        """Graphs given up for others."""
 
     def __len__(self) -> int:
-        return len(self._captured)
+        return len(self._held)
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._captured
+    @property
+    def bytes(self) -> int:
+        """Memory of the device that capturing the graphs held took, in bytes."""
+        return sum(held.bytes for held in self._held.values())
 
-    def replay(self, key: Hashable) -> None:
-        """Replays what was captured under `key`."""
-        self._captured[key].replay()
-
-    def run(self, key: Hashable, function: Callable[[], None], restore: Callable[[], None]) -> None:
-        """Replays the graph of `key`, capturing `function` if it is new.
-
-        `restore` puts the state back that warming up has changed.
-        """
-        if self._device.type != "cuda":
+    def run(self, key: Hashable, function: Callable[[], None]) -> Ran:
+        """Replays the graph of `key`, capturing `function` if it is new, or runs it where it cannot be captured."""
+        if key in self._held:
+            self._held.move_to_end(key)
+            self._held[key].graph.replay()
+            return Ran(graph=True)
+        reason = "no CUDA device" if self._device.type != "cuda" else self._failed.get(key)
+        if reason is None:
+            reason = self._try_capture(key, function)
+        if reason is not None:
             function()
-            return
-        if key not in self._captured:
-            self._captured[key] = self._capture(function, restore)
-        self._captured[key].replay()
+            return Ran(graph=False, reason=reason)
+        self._held[key].graph.replay()
+        return Ran(graph=True, fresh=True)
 
-    def _capture(self, function: Callable[[], None], restore: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def _try_capture(self, key: Hashable, function: Callable[[], None]) -> str | None:
+        """None if the graph is held now, else why it cannot be."""
+        while len(self._held) >= self._most:
+            self._held.popitem(last=False)[1].graph.reset()
+            self.dropped += 1
+        quiet = self._quiet()
+        try:
+            self._warm_up(function)
+            self._held[key] = self._capture(function)
+        except RuntimeError as error:
+            self._failed[key] = f"a graph could not be captured: {str(error).splitlines()[0]}"
+        finally:
+            quiet.wake()
+        return self._failed.get(key)
+
+    def _warm_up(self, function: Callable[[], None]) -> None:
+        current = torch.cuda.current_stream(self._device)
         stream: torch.cuda.Stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self._device))
+        stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UP):
                 function()
-                restore()
-        torch.cuda.current_stream(self._device).wait_stream(stream)
+        current.wait_stream(stream)
         torch.cuda.synchronize(self._device)
+
+    def _capture(self, function: Callable[[], None]) -> _Held:
+        torch.cuda.empty_cache()
+        before, _ = torch.cuda.mem_get_info(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):
+        # Another thread may use the device for something else meanwhile.
+        with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
             function()
         self._memory = self._memory or graph.pool()
-        restore()
-        return graph
+        after, _ = torch.cuda.mem_get_info(self._device)
+        return _Held(graph, max(0, before - after))

@@ -1,4 +1,4 @@
-"""The rows of a synchronous batch, wholly on the device: nothing here needs the host between rounds."""
+"""The rows of a batch, wholly on the device: nothing here needs the host between rounds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from glimpse.attention.triton.picking import RowSettings
+from glimpse.engine.device.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +23,53 @@ class DeviceRows:
     """[B, width] int64."""
     length: Tensor
     """[B] int32."""
-    drafted: Tensor
-    """[B] int32."""
     active: Tensor
     """[B] int32, 0 or 1."""
     limit: Tensor
-    """[B] int32: a row goes idle when another round could reach beyond this length."""
+    """[B] int32: the length that a row may reach (see `commit` for when it goes idle)."""
     table: Tensor
     """[B, pages] int32: the page of each page_size positions."""
     settings: RowSettings
     """[B] each."""
     seeds: Tensor
     """[B] int64."""
-    entropy: Tensor
-    """[B, most] float32: entropy in nats of each draft law."""
-    confidence: Tensor
-    """[B, most] float32: probability of each draft token under its law."""
-    counts: Tensor
-    """[B] int32: tokens committed by the last round (0 for an idle row)."""
-    committed: Tensor
-    """[B, most + 1] int64: those tokens."""
+    report: Report
+    """What the host reads; `drafted`, `counts`, `committed`, `entropy` and `confidence` are parts of it."""
 
     @property
     def size(self) -> int:
         """B."""
         return self.tokens.shape[0]
+
+    @property
+    def most(self) -> int:
+        """The longest draft."""
+        return self.report.entropy.shape[1]
+
+    @property
+    def drafted(self) -> Tensor:
+        """[B] int32: tokens drafted since the last commit."""
+        return self.report.drafted
+
+    @property
+    def counts(self) -> Tensor:
+        """[B] int32: tokens committed by the last round (0 for an idle row)."""
+        return self.report.verdict.counts
+
+    @property
+    def committed(self) -> Tensor:
+        """[B, most + 1] int64: those tokens."""
+        return self.report.verdict.committed
+
+    @property
+    def entropy(self) -> Tensor:
+        """[B, most] float32: entropy in nats of each draft law."""
+        return self.report.entropy
+
+    @property
+    def confidence(self) -> Tensor:
+        """[B, most] float32: probability of each draft token under its law."""
+        return self.report.confidence
 
     @classmethod
     def empty(cls, size: int, width: int, most: int, pages: int, device: torch.device | str) -> DeviceRows:
@@ -64,17 +87,32 @@ class DeviceRows:
         return cls(
             tokens=zeros(size, width, dtype=torch.int64),
             length=zeros(size),
-            drafted=zeros(size),
             active=zeros(size),
             limit=zeros(size),
             table=zeros(size, pages),
             settings=settings,
             seeds=zeros(size, dtype=torch.int64),
-            entropy=zeros(size, most, dtype=torch.float32),
-            confidence=zeros(size, most, dtype=torch.float32),
-            counts=zeros(size),
-            committed=zeros(size, most + 1, dtype=torch.int64),
+            report=Report.empty(size, most, device),
         )
+
+    def first(self, count: int) -> DeviceRows:
+        """The first `count` rows: the same memory."""
+        own = self.settings
+        settings = RowSettings(own.temperature[:count], own.top_k[:count], own.top_p[:count], own.log_min_p[:count])
+        return DeviceRows(
+            self.tokens[:count], self.length[:count], self.active[:count], self.limit[:count], self.table[:count],
+            settings, self.seeds[:count], self.report.first(count),
+        )  # fmt: skip
+
+    def move(self, source: int, target: int) -> None:
+        """Row `target` becomes what row `source` is, its draft included; `source` goes idle."""
+        own = self.settings
+        for held in (
+            self.tokens, self.length, self.active, self.limit, self.table, self.seeds, self.drafted, self.entropy,
+            self.confidence, own.temperature, own.top_k, own.top_p, own.log_min_p,
+        ):  # fmt: skip
+            held[target] = held[source]
+        self.active[source] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +146,16 @@ class DeviceRecall:
             base=torch.zeros(size, dtype=torch.int32, device=device),
             reference=torch.zeros(layers, size, heads, device=device),
         )
+
+    def first(self, count: int) -> DeviceRecall:
+        """The first `count` rows: the same memory."""
+        return DeviceRecall(
+            self.scores[:, :count], self.fresh[:, :count], self.slots[:, :count], self.count[:count],
+            self.base[:count], self.reference[:, :count],
+        )  # fmt: skip
+
+    def move(self, source: int, target: int) -> None:
+        """Row `target` reads what row `source` does; `fresh` lives only within a step and stays behind."""
+        for held in (self.scores, self.slots, self.reference):
+            held[:, target] = held[:, source]
+        self.count[target], self.base[target] = self.count[source], self.base[source]

@@ -1,0 +1,185 @@
+"""The device code of a step: what all rows feed, the forward, what is drafted or committed, the next recall sets."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glimpse.attention.triton.attention import HeadShape, Importance, Paged
+from glimpse.attention.triton.recalled import Recalled
+from glimpse.attention.triton.rows import Fed, commit, feed, record
+from glimpse.attention.triton.select import Selection
+from glimpse.cache.pool import PagePool
+from glimpse.engine.device.choose import Choose
+from glimpse.engine.device.forward import FusedForward
+from glimpse.engine.device.settings import Learn, RoundSettings
+from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.model import Decoder
+from glimpse.model.embedding import DenseEmbedding
+
+
+class Core:
+    """The model and the rows that steps are made for, and the choice of their recall sets."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        pool: PagePool,
+        rows: DeviceRows,
+        recall: DeviceRecall | None,
+        settings: RoundSettings,
+        vocab: int,
+    ) -> None:
+        """`vocab`: ids below it may be picked (the tokenizer's size). Raises ArgumentError for a model that runs on the
+        eager path only."""
+        spec, device = decoder.spec, decoder.device
+        self.decoder, self.pool, self.rows, self.settings, self.vocab = decoder, pool, rows, settings, vocab
+        self.shape = HeadShape(spec.heads, spec.kv_heads, spec.head_dim)
+        self.forward = FusedForward(decoder, pool, rows.tokens.shape[1])
+        self.embedding = dense_embedding(decoder)
+        self._recall = recall
+        budget = settings.budget
+        self._select = Selection(pool.page_size, budget.sinks, budget.recent)
+        self.scored, self.known = torch.zeros(2, rows.size, dtype=torch.int32, device=device).unbind()
+        decays = torch.tensor([0.0, settings.decay, 0.0], device=device)
+        self._decays = decays[:, None].repeat(1, rows.size)
+
+    @property
+    def recall(self) -> DeviceRecall:
+        """What draft rows read. Raises GlimpseError where these rows draft nothing."""
+        if self._recall is None:
+            raise GlimpseError("these rows keep no recall sets; make them with some to draft")
+        return self._recall
+
+    @property
+    def drafts(self) -> bool:
+        """Whether there are recall sets."""
+        return self._recall is not None
+
+    def choose_sets(self, learn: Learn) -> None:
+        """Chooses the sets of all rows anew from `recall.fresh`, of `scored` and `known` positions; 0: idle."""
+        recall = self.recall
+        recall.base.copy_(self.known)
+        self._run_selection(self.scored, self.known, recall.count, learn)
+
+    def begin(self, row: int, length: int) -> None:
+        """Chooses the first set of a row of `length` tokens, whose prompt left its importance in `recall.fresh`."""
+        recall, alone = self.recall, torch.zeros_like(self.known)
+        alone[row] = length - 1
+        counts = torch.empty_like(recall.count)
+        self._run_selection(alone, alone, counts, Learn.ANEW)
+        recall.count[row], recall.base[row] = counts[row], length - 1
+
+    def begin_all(self, learn: Learn) -> None:
+        """Chooses the sets of all active rows from the importance that there is of their whole length."""
+        torch.mul(self.rows.length - 1, self.rows.active, out=self.known)
+        self.scored.copy_(self.known)
+        self.choose_sets(learn)
+
+    def _run_selection(self, scored: Tensor, lengths: Tensor, counts: Tensor, learn: Learn) -> None:
+        recall, budget = self.recall, self.settings.budget
+        budgets = (lengths * budget.share).ceil().clamp_min(budget.floor).to(torch.int32)
+        self._select(
+            recall.fresh, scored, lengths, budgets, self.rows.table, recall.slots, counts,
+            running=recall.scores, decays=self._decays[learn],
+        )  # fmt: skip
+
+    def quiet(self) -> _Quiet:
+        """Puts all rows to rest, so that a step changes nothing of them; `wake` of what it returns undoes it."""
+        held = [self.rows.active, self.rows.report.block]
+        if self._recall is not None:
+            held += [self._recall.count, self._recall.base]
+        quiet = _Quiet(held)
+        self.rows.active.zero_()
+        return quiet
+
+
+class _Quiet:
+    """What a step of idle rows writes over all the same."""
+
+    def __init__(self, held: list[Tensor]) -> None:
+        self._held = [(tensor, tensor.clone()) for tensor in held]
+
+    def wake(self) -> None:
+        """Puts it back."""
+        for tensor, kept in self._held:
+            tensor.copy_(kept)
+
+
+class Work:
+    """Steps of the first `size` rows with `queries` tokens of each; its buffers must outlive graphs captured of it.
+
+    Coupled acceptance: draft and target pick with the same noise, so the text is that of plain sampling.
+    """
+
+    def __init__(self, core: Core, size: int, queries: int) -> None:
+        """Raises ArgumentError for more tokens than the rows were made for."""
+        self._core, self._queries, self._rows = core, queries, core.rows.first(size)
+        most, device = self._rows.most, core.decoder.device
+        if queries > most + 1:
+            raise ArgumentError(f"a draft of {queries - 1} tokens; these rows were made for at most {most}")
+        self.choose = Choose(self._rows, queries, core.vocab)
+        self._paged = Paged(core.shape, size, queries, core.pool.page_size, device)
+        self._recall = core.recall.first(size) if core.drafts else None
+        self._recalled = Recalled(core.shape, size, core.pool.page_size, device) if queries == 1 else None
+        self._kept = core.scored[:size], core.known[:size]
+
+    def draft(self) -> None:
+        """One more draft token for every active row with room for it; of one query token."""
+        rows, core, recall, recalled = self._rows, self._core, self._recall, self._recalled
+        if recall is None or recalled is None:
+            raise GlimpseError("a draft step has one token a row, and a recall set to read")
+        fed = self._feed(drafting=True)
+
+        def mix(layer: int, q: Tensor) -> Tensor:
+            keys, values, slots = core.pool.keys[layer], core.pool.values[layer], recall.slots[layer]
+            return recalled(q, keys, values, slots, recall.count, recall.base, fed.lengths, rows.table)
+
+        hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
+        chosen = self.choose(core.decoder.head(hidden), fed.positions)
+        record(
+            rows.tokens, fed.positions, chosen.tokens, chosen.probabilities, chosen.entropies, rows.drafted,
+            fed.lengths, rows.confidence, rows.entropy,
+        )  # fmt: skip
+
+    def verify(self, learn: Learn) -> None:
+        """Verifies what each row has drafted, commits what is accepted and the target's own token."""
+        rows, core, fed, paged = self._rows, self._core, self._feed(), self._paged
+        paged.plan(fed.lengths)
+
+        def mix(layer: int, q: Tensor) -> Tensor:
+            keys, values = core.pool.keys[layer], core.pool.values[layer]
+            importance = self._importance(layer) if learn else None
+            return paged(q, keys, values, rows.table, fed.lengths, counts=fed.counts, importance=importance)
+
+        hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
+        picks = self.choose(core.decoder.head(hidden), fed.positions)
+        core.known.zero_()
+        commit(
+            rows.tokens, fed, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active, rows.limit,
+            rows.report.verdict, out=self._kept,
+        )  # fmt: skip
+        if learn:
+            core.choose_sets(learn)
+
+    def _feed(self, *, drafting: bool = False) -> Fed:
+        """The next tokens of every row: behind its draft, or its last committed token and its draft."""
+        rows, core = self._rows, self._core
+        return feed(
+            rows.tokens, rows.length, rows.drafted if drafting else None, rows.active, rows.table, core.embedding,
+            self._queries, core.pool.page_size, limit=rows.limit if drafting else None,
+            own=None if drafting or self._queries == 1 else rows.drafted,
+        )  # fmt: skip
+
+    def _importance(self, layer: int) -> Importance:
+        recall = self._core.recall if self._recall is None else self._recall
+        reference = recall.reference[layer]
+        return Importance(recall.fresh[layer], reference, reference)
+
+
+def dense_embedding(decoder: Decoder) -> Tensor:
+    """The embedding's table [vocab, hidden]. Raises ArgumentError where it is not on the device."""
+    if not isinstance(decoder.embedding, DenseEmbedding):
+        raise ArgumentError("device rounds need the embedding in memory; this one is read from its file")
+    return decoder.embedding.weight
