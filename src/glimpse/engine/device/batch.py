@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.engine.device.choose import settings_of
-from glimpse.engine.device.prefill import prefill
+from glimpse.engine.device.prefill import Scores, chunk_of, read
 from glimpse.engine.device.rounds import DeviceRounds
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
@@ -56,8 +56,7 @@ class DeviceBatch:
         self._set(params)
         self.rounds = DeviceRounds(self.decoder, self.pool, rows, self.recall, self._settings, self._vocab)
         for row, prompt in enumerate(prompts):
-            ids = torch.tensor(prompt, dtype=torch.int64, device=device)
-            prefill(self.rounds.forward, self.pool, rows, self.recall, row, ids)
+            self._read(row, torch.tensor(prompt, dtype=torch.int64, device=device))
             # Drafts are verified whatever the limit: behind it, a longest one must fit.
             most = self.limits.most
             rows.limit[row] = min(self.limits.width - most - 1, len(prompt) + most_tokens + 2 * most)
@@ -66,6 +65,18 @@ class DeviceBatch:
         kept = {"length": rows.length, "fresh": self.recall.fresh, "reference": self.recall.reference}
         self._start = {name: tensor.clone() for name, tensor in kept.items()}
         self.rewind()
+
+    def _read(self, row: int, prompt: Tensor) -> None:
+        """Reads a prompt [n] into a row, whose pages lie together."""
+        first, start, count = int(self.rows.table[row, 0]) * self.limits.page_size, 0, len(prompt)
+        scores = Scores(self.recall.fresh[:, row], self.recall.reference[:, row])
+        self.rows.tokens[row, :count] = prompt
+        self.rows.length[row] = count
+        while start < count:
+            stop = start + chunk_of(count - start)
+            last = scores if stop == count else None
+            read(self.rounds.forward, self.pool, [(first, stop)], prompt[start:stop], start, last)
+            start = stop
 
     def resample(self, params: Sequence[ResolvedParams]) -> None:
         """Rewinds, and samples by other settings from now on."""

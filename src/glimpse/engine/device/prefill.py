@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,43 +12,62 @@ from torch.nn.attention.bias import causal_lower_right
 
 from glimpse.cache.pool import PagePool
 from glimpse.engine.device.forward import FusedForward
-from glimpse.engine.device.state import DeviceRecall, DeviceRows
 
 CHUNK = 4096
+"""Most prompt tokens in one forward."""
 QUERIES = 16
 """Last queries whose attention weights make the first recall set."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Where a prompt leaves the importance of its positions."""
+
+    fresh: Tensor
+    """[layers, kv_heads, width] float32."""
+    reference: Tensor
+    """[layers, heads] float32."""
+
+
+def chunk_of(pending: int) -> int:
+    """How many of the `pending` tokens of a prompt to read next: chunks are equal, so that the last has queries."""
+    return math.ceil(pending / math.ceil(pending / CHUNK))
+
+
 @torch.inference_mode()
-def prefill(
-    forward: FusedForward, pool: PagePool, rows: DeviceRows, recall: DeviceRecall, row: int, prompt: Tensor
+def read(
+    forward: FusedForward,
+    pool: PagePool,
+    extents: list[tuple[int, int]],
+    tokens: Tensor,
+    start: int,
+    scores: Scores | None = None,
 ) -> None:
-    """Reads `prompt` [n] int64 (at least two tokens) into `row`, whose pages must lie together.
+    """Reads `tokens` [n] int64 into the positions from `start` on, over what stands before.
 
-    All but the last token are read: the first decode step reads that one. Leaves the row's length, and the importance
-    in `recall.fresh`.
+    `extents` are the (first slot, count) of the pool's runs that hold positions 0 up to start + n. Leaves the
+    importance that the last tokens give to all positions in `scores`.
     """
-    count, size = len(prompt) - 1, pool.page_size
-    first_slot = int(rows.table[row, 0]) * size
-    rows.tokens[row, : len(prompt)] = prompt
-    for start in range(0, count, CHUNK):
-        stop = min(count, start + CHUNK)
-        positions = torch.arange(start, stop, device=prompt.device)
-        last = stop == count
+    stop, device = start + len(tokens), tokens.device
+    slots = torch.cat([torch.arange(first, first + count) for first, count in extents]).to(device)
+    positions = torch.arange(start, stop, device=device)
 
-        def mix(layer: int, q: Tensor, start: int = start, stop: int = stop, last: bool = last) -> Tensor:
-            keys = pool.keys[layer, :, first_slot : first_slot + stop]
-            values = pool.values[layer, :, first_slot : first_slot + stop]
-            if last:
-                weigh(q[-QUERIES:], keys, recall.fresh[layer, row], recall.reference[layer, row])
-            bias = causal_lower_right(stop - start, stop)
-            mixed = F.scaled_dot_product_attention(
-                q.transpose(0, 1)[None], keys[None], values[None], attn_mask=bias, enable_gqa=True
-            )
-            return mixed[0].transpose(0, 1)
+    def held(layer: Tensor) -> Tensor:
+        """[kv_heads, stop, head_dim]: a view where the pages lie together, else a copy."""
+        first, count = extents[0]
+        return layer[:, first : first + count] if len(extents) == 1 else layer.index_select(1, slots)
 
-        forward(forward.embed(prompt[start:stop]), positions, first_slot + positions, mix)
-    rows.length[row] = len(prompt)
+    def mix(layer: int, q: Tensor) -> Tensor:
+        keys, values = held(pool.keys[layer]), held(pool.values[layer])
+        if scores is not None:
+            weigh(q[-QUERIES:], keys, scores.fresh[layer], scores.reference[layer])
+        bias = causal_lower_right(stop - start, stop)
+        mixed = F.scaled_dot_product_attention(
+            q.transpose(0, 1)[None], keys[None], values[None], attn_mask=bias, enable_gqa=True
+        )
+        return mixed[0].transpose(0, 1)
+
+    forward(forward.embed(tokens), positions, slots[start:], mix)
 
 
 def weigh(q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor) -> None:
