@@ -32,17 +32,19 @@ _LAST_QUERIES = 16
 """Queries whose attention weights are formed at the end of a prompt: logits, weights and mask, float32."""
 _LOGITS = 16
 """Logits of so many tokens a row at once, as the head gives them and in float32."""
+_WORTH_SAYING = 64
+"""A shorter context is no advice."""
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a device offers, in bytes."""
+    """What a device offers."""
 
-    where: str
-    free: int
+    said: str
+    """What there is, in words: who has how much."""
     usable: int
-    """How much of it may be taken, weights included."""
+    """How many bytes of it may be taken, weights included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Demand:
 
     def _refusal(self) -> str:
         costs, memory = self.costs, self.memory
-        there = f"{memory.where} has {_gib(memory.free)} free, of which {_gib(memory.usable)} may be used"
+        there = f"{memory.said}, of which {_gib(memory.usable)} may be used"
         if self._free <= 0:
             working = f" and {_gib(costs.workspace)} of working memory" if costs.workspace else ""
             return f"the weights ({_gib(costs.weights)}){working} do not fit: {there}; a smaller model or dtype may"
@@ -128,10 +130,10 @@ class Demand:
         ways = []
         if self.most_slots:
             ways.append(f"max_batch_size at most {self.most_slots} at this context")
-        if self.most_context:
+        if self.most_context >= _WORTH_SAYING:
             ways.append(f"max_context at most {self.most_context} with this batch")
         one = Demand(self.costs, self.memory, self.context, 1).most_context
-        if not ways and one:
+        if not ways and one >= _WORTH_SAYING:
             ways.append(f"max_batch_size 1 with max_context at most {one}")
         return f"what fits is {' or '.join(ways)}" if ways else "no context fits beside the weights"
 
@@ -159,10 +161,10 @@ def memory_of(device: torch.device, weights: int, *, loaded: bool) -> Memory:
     """
     if device.type == "cpu":
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return Memory("this machine", there, min(there // 2 + weights, int(there * USABLE)))
+        return Memory(f"this machine has {_gib(there)}", min(there // 2 + weights, int(there * USABLE)))
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info(device)[0] + (weights if loaded else 0)
-    return Memory(f"{torch.cuda.get_device_name(device)} ({device})", free, int(free * USABLE))
+    return Memory(f"{_name(device)} has {_gib(free)} free", int(free * USABLE))
 
 
 def within_memory(action: Callable[[], _Result], device: torch.device, advice: str) -> _Result:
@@ -174,8 +176,7 @@ def within_memory(action: Callable[[], _Result], device: torch.device, advice: s
     # Behind the handler: the error's frames, and what they held, are gone.
     free_unused(device)
     free, there = torch.cuda.mem_get_info(device)
-    name = torch.cuda.get_device_name(device)
-    raise GlimpseError(f"out of memory on {name} ({device}), {_gib(free)} of {_gib(there)} free: {advice}")
+    raise GlimpseError(f"out of memory on {_name(device)}, {_gib(free)} of {_gib(there)} free: {advice}")
 
 
 def free_unused(device: torch.device) -> None:
@@ -183,6 +184,10 @@ def free_unused(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _name(device: torch.device) -> str:
+    return f"{torch.cuda.get_device_name(device)} ({device})"
 
 
 def _pages(context: int) -> int:
