@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import RLock
 
 import torch
 
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.prefix import PrefixStore
+from glimpse.engine.lock import lock_for
 from glimpse.engine.machine import MachineOptions
 from glimpse.engine.memory import PAGE_SIZE, Demand, costs_of, memory_of, within_memory
 from glimpse.errors import ArgumentError
@@ -32,10 +32,10 @@ class Loaded:
     """Tokens of prompt and output together, at most."""
     slots: int
     """Requests that run at once, at most."""
+    lock: AbstractContextManager[object] = field(compare=False)
+    """Held during every call of an engine."""
     step_costs: tuple[float, ...] | None = None
     """Coefficients of `StepCosts` that `glimpse calibrate` measured; None: not calibrated."""
-    lock: AbstractContextManager[object] = field(default_factory=RLock, compare=False)
-    """Held during every call of an engine."""
 
 
 def open_loaded(
@@ -68,7 +68,8 @@ def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
     pool = PagePool(shape, demand.pages, PAGE_SIZE, decoder.dtype, decoder.device)
     prefixes = PrefixStore(pool, by_length=spec.rope.scaling.by_length)
     found = calibration.find(checkpoint.name, spec, decoder.dtype, decoder.device)
-    return Loaded(checkpoint, pool, prefixes, demand.context, slots, found.coefficients if found else None)
+    costs = found.coefficients if found else None
+    return Loaded(checkpoint, pool, prefixes, demand.context, slots, lock_for(decoder.device), costs)
 
 
 def demand_of(
