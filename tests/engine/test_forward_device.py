@@ -4,7 +4,7 @@ an operation over tensors of two devices is an error there as on a GPU."""
 import pytest
 import torch
 
-from glimpse.attention import RowSpec
+from glimpse.attention import RowSpec, attend
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.recall import ImportanceWindow, RecallBudget, recall, select
 from glimpse.cache.rows import Rows
@@ -30,7 +30,18 @@ def elsewhere(monkeypatch):
     return decoder, pool
 
 
-def test_prompts_drafts_and_verifications_run_where_the_cache_is(elsewhere):
+def placed(plan):
+    """Where the tensors of a plan are."""
+    masks = [row.mask for row in plan.rows if row.mask is not None]
+    return {tensor.device for tensor in (plan.positions, plan.slots, plan.outputs, *masks)}
+
+
+def test_prompts_drafts_and_verifications_run_where_the_cache_is(elsewhere, monkeypatch):
+    seen = set()
+    monkeypatch.setattr(
+        "glimpse.engine.forward.attend",
+        lambda q, pool, plan, layer: seen.update(placed(plan)) or attend(q, pool, plan, layer),
+    )
     decoder, pool = elsewhere
     rows, length = Rows(3, 100, 8), 60
     sequences = [Sequence(pool) for _ in range(3)]
@@ -49,6 +60,7 @@ def test_prompts_drafts_and_verifications_run_where_the_cache_is(elsewhere):
     assert [(tuple(logits.shape), logits.device.type) for logits in result.logits] == [
         ((outputs, decoder.spec.vocab_size), "cpu") for outputs in (0, 1, 5)
     ]
+    assert seen == {META}
     importance = result.importance[2]
     assert importance.device == META
     assert tuple(importance.shape) == (pool.shape.layers, pool.shape.kv_heads, 3, length + 4)
