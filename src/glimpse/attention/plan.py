@@ -68,7 +68,7 @@ class Plan:
 
 
 def plan_batch(specs: list[RowSpec], device: torch.device | str = "cpu") -> Plan:
-    """Lays the rows end to end, for a cache on `device`. Every sequence must already have room for its `stop` positions."""
+    """Lays the rows end to end, for a cache on `device`. Every sequence must have room for its `stop` positions."""
     rows, positions, slots, outputs, begin = [], [], [], [], 0
     for spec in specs:
         end = begin + spec.count

@@ -13,12 +13,15 @@ from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.forward import forward, load_of
+from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import PhasePlanner
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.settle import Settler
 from glimpse.errors import GlimpseError
+
+_WHILE_RUNNING = "the step's requests are lost; run fewer at once (max_batch_size) or shorter ones (max_context)"
 
 
 class Engine:
@@ -89,10 +92,13 @@ class Engine:
             self.parts.prefixes.drop(key)
 
     def step(self) -> list[Progress]:
-        """One forward for all running rows; returns what was committed."""
+        """One forward for all running rows; returns what was committed. Raises GlimpseError where memory runs out."""
         with self._lock, torch.inference_mode():
-            self._admit()
-            return self._step()
+            return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
+
+    def _run(self) -> list[Progress]:
+        self._admit()
+        return self._step()
 
     def _step(self) -> list[Progress]:
         started, parts = time.perf_counter(), self.parts

@@ -60,7 +60,7 @@ def trouble_of(index: int) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Of an old driver torch warns too, at length.
         try:
-            torch.cuda.init()
+            torch.cuda.init()  # type: ignore[no-untyped-call]
             return _lack(index) or _trial(torch.device("cuda", index))
         except (RuntimeError, AssertionError) as error:
             return _first_sentence(error)
@@ -74,7 +74,7 @@ def has_gpu() -> bool:
 
 
 def _current() -> int:
-    return torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
 
 
 def _lack(index: int) -> str | None:
