@@ -17,7 +17,7 @@ import torch
 from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
 from glimpse.engine.build import build_engine, check_names, refuse_unused
 from glimpse.engine.closed import Closed
-from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, open_loaded
 from glimpse.engine.machine import MachineOptions
@@ -144,6 +144,7 @@ class LLM:
             "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
+            **self._engine.facts,
         }
 
     def generate(
@@ -223,7 +224,7 @@ class LLM:
 
         Closing it again does nothing. What variants of it still use stays until they are closed too.
         """
-        self._engine, self._loaded = cast(Engine, Closed()), cast(Loaded, Closed())
+        self._engine, self._loaded = cast(EngineFace, Closed()), cast(Loaded, Closed())
         free_unused(self._device)
 
     def _ids(self, prompt: object) -> list[int]:
@@ -273,10 +274,10 @@ class LLM:
                 last = chunk_of(progress)
         yield replace(last, output=self._finish(request))
 
-    def _prefill_progress(self, request: Request) -> Callable[[Engine], None]:
+    def _prefill_progress(self, request: Request) -> Callable[[EngineFace], None]:
         total = len(request.prompt)
 
-        def report(engine: Engine) -> None:
+        def report(engine: EngineFace) -> None:
             if not request.committer.token_ids:
                 self._progress("prefill", total - engine.prefill_left(request), total)
 

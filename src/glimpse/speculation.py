@@ -22,6 +22,10 @@ class Speculation:
     """Forward passes spent on drafting; 0 for drafters that look up."""
     plain_steps: int = 0
     """Rounds without a draft: one token each, as plain decoding."""
+    graph_steps: int = 0
+    """Decoding steps of this request that the GPU ran as CUDA graphs."""
+    eager_steps: Counter[str] = field(default_factory=Counter)
+    """Its other decoding steps where graphs were to be expected, by the reason why they were not."""
     draft_lengths: Counter[int] = field(default_factory=Counter)
     """How many rounds had a draft of each length, 0 not included."""
     _drafted_at: list[int] = field(default_factory=list, repr=False)
@@ -92,7 +96,7 @@ class Speculation:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """The `speculation` object of `--json`; `lossless` is said where it is not so."""
+        """The `speculation` object of `--json`; `lossless` is said where it is not so, graphs where there could be."""
         report: dict[str, object] = {
             "drafter": self.drafter,
             "pacer": self.pacer,
@@ -104,4 +108,6 @@ class Speculation:
             "acceptance_rate": self.acceptance_rate,
             "acceptance_by_position": self.acceptance_by_position,
         }
+        if self.graph_steps or self.eager_steps:
+            report |= {"graph_steps": self.graph_steps, "eager_steps": dict(self.eager_steps)}
         return report if self.lossless else {**report, "lossless": False}

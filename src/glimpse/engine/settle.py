@@ -8,6 +8,7 @@ from torch import Tensor
 from glimpse.attention import RowSpec
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
+from glimpse.engine.commit import Commit
 from glimpse.engine.forward import ForwardResult
 from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
 from glimpse.engine.parts import Parts
@@ -103,16 +104,25 @@ def _cut(
     """Commits one row: the committer decides what is kept, and all else is cut to it."""
     tokens, path = verified.tokens[index], verified.paths[index]
     drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
-    first = not request.committer.token_ids
-    commit = request.committer.commit(tokens)
+    commit, accepted = keep_tokens(request, tokens, drafted, len(path))
     kept = list(commit.token_ids)
-    accepted = min(len(path), len(kept))
-    if drafted or not first:
-        request.speculation.record(drafted, accepted)
     record_logprobs(request, logits, [0, *[node + 1 for node in path]], kept)
-    request.clock.mark_tokens()
     outcome = Outcome(slot, drafted, accepted, kept, _kept_importance(importance, drafted - accepted))
     return Progress(request, commit, accepted), outcome
+
+
+def keep_tokens(request: Request, tokens: list[int], drafted: int, accepted: int) -> tuple[Commit, int]:
+    """Commits what the committer keeps of a row's tokens, of which the first `accepted` of `drafted` were drafts.
+
+    Counts the round; returns the commit, and how many accepted drafts are in it.
+    """
+    first = not request.committer.token_ids
+    commit = request.committer.commit(tokens)
+    kept = min(accepted, len(commit.token_ids))
+    if drafted or not first:
+        request.speculation.record(drafted, kept)
+    request.clock.mark_tokens()
+    return commit, kept
 
 
 def _kept_importance(weights: Tensor | None, rejected: int) -> Tensor | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace
 from glimpse.engine.request import Progress, Request
 
 
-def follow(engine: Engine, request: Request, report: Callable[[Engine], None]) -> Iterator[Progress]:
+def follow(engine: EngineFace, request: Request, report: Callable[[EngineFace], None]) -> Iterator[Progress]:
     """Every commit of the request, whoever runs the steps; closing the iterator cancels it.
 
     Runs the engine itself while there is nothing to read, and calls `report` after each such step.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glimpse.engine.commit import Committer
-from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.request import Request
 from glimpse.engine.text import TextStream
@@ -14,7 +14,7 @@ from glimpse.sampling.resolve import resolve
 from glimpse.speculation import Speculation
 
 
-def make_requests(loaded: Loaded, engine: Engine, prompt: list[int], params: SamplingParams) -> list[Request]:
+def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params: SamplingParams) -> list[Request]:
     """The `n` requests of one prompt. Raises ArgumentError for an empty or overlong prompt, or an id out of range."""
     checkpoint, context = loaded.checkpoint, loaded.context
     _check_prompt(prompt, checkpoint.spec.vocab_size, context)
@@ -38,7 +38,7 @@ def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
         raise ArgumentError(f"the prompt holds token id {shown(wrong)}, but ids go from 0 to {vocab_size - 1}")
 
 
-def _request(loaded: Loaded, engine: Engine, prompt: list[int], params: ResolvedParams, index: int) -> Request:
+def _request(loaded: Loaded, engine: EngineFace, prompt: list[int], params: ResolvedParams, index: int) -> Request:
     checkpoint, parts, options = loaded.checkpoint, engine.parts, engine.options
     room = loaded.context - len(prompt)
     committer = Committer(

@@ -18,12 +18,13 @@ def nonfinite_rows(logits: Tensor, nodes: Nodes) -> dict[int, GlimpseError]:
     found: dict[int, GlimpseError] = {}
     for node in bad:
         row = nodes.rows[node]
-        found.setdefault(row, GlimpseError(_message(row, node - nodes.rows.index(row), int(nodes.position[node]))))
+        found.setdefault(row, not_finite(row, node - nodes.rows.index(row), int(nodes.position[node])))
     return found
 
 
-def _message(row: int, node: int, position: int) -> str:
-    return (
+def not_finite(row: int, node: int, position: int) -> GlimpseError:
+    """The error of a row whose logits after `node` (0: its last committed token) are not finite."""
+    return GlimpseError(
         f"the model's logits for row {row}, node {node} (position {position}) are not finite numbers; "
         "the weights or the dtype overflow: try float32 or bfloat16"
     )
