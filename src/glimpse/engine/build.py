@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from glimpse import acceptance
@@ -10,6 +11,7 @@ from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext
 from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
@@ -43,10 +45,22 @@ def refuse_unused(options: EngineOptions) -> None:
             )
 
 
-def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
-    """An engine over what is loaded. Raises ArgumentError for unknown names and for parts that do not go together;
-    GlimpseError for a plug-in that is no drafter or pacer.
+def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
+    """An engine over what is loaded: on a GPU the device engine, else the eager one.
+
+    Raises ArgumentError for unknown names and for parts that do not go together; GlimpseError for a plug-in that is no
+    drafter or pacer, and where the engine's state does not fit the memory.
     """
+    parts = make_parts(loaded, options)
+    if loaded.pool.device.type != "cuda" or find_spec("triton") is None:
+        return Engine(parts, options)
+    from glimpse.engine.device.build import device_engine  # imports triton
+
+    return device_engine(parts, options)
+
+
+def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
+    """What an engine over what is loaded is composed of. Raises as `build_engine`."""
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = options.recall
     drafter = _builder(DRAFTERS, options.drafter)(DraftContext(pool, budget))
@@ -65,7 +79,7 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
         )
     )
     most = max(1, pacer.most)
-    parts = Parts(
+    return Parts(
         decoder=decoder,
         pool=pool,
         rows=Rows(loaded.slots, loaded.context + most + 1, most),
@@ -79,7 +93,6 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
         eos_token_ids=spec.eos_token_ids,
         lock=loaded.lock,
     )
-    return Engine(parts, options)
 
 
 def _builder(registry: Registry, name: str) -> Callable[[Any], Any]:

@@ -60,6 +60,10 @@ class Engine:
             if not request.finished:
                 self._waiting.append(request)
 
+    def admit(self) -> None:
+        """Takes waiting requests in, as far as there is room; `step` begins with it."""
+        admit(self._waiting, self._residents, self._residents.open, others=lambda: bool(self._running))
+
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
         with self._lock:
@@ -85,7 +89,7 @@ class Engine:
             return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
 
     def _run(self) -> list[Progress]:
-        admit(self._waiting, self._residents, self._residents.open, others=lambda: bool(self._running))
+        self.admit()
         return self._step()
 
     def _step(self) -> list[Progress]:

@@ -11,6 +11,8 @@ class FixedPacer:
     """Drafts `length` tokens each round, then verifies all of them. 0 decodes plainly."""
 
     name = "fixed"
+    foretells = True
+    """What it decides does not depend on what is drafted, so a whole round can be launched at once."""
 
     DEFAULT = 8
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+
+Key = tuple[Any, ...]
 
 
 class Quiet(Protocol):
@@ -26,6 +28,10 @@ class Ran:
     """It was captured (and its kernels compiled) just now: its time says nothing."""
     reason: str = ""
     """Why not as a graph."""
+
+    def __and__(self, other: Ran) -> Ran:
+        """How both were run together."""
+        return Ran(self.graph and other.graph, self.fresh or other.fresh, self.reason or other.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,8 @@ class Graphs:
     def __init__(self, device: torch.device, quiet: Callable[[], Quiet], most: int = MOST) -> None:
         """`quiet` makes a run of any function harmless, until it is woken."""
         self._device, self._quiet, self._most = device, quiet, most
-        self._held: OrderedDict[Hashable, _Held] = OrderedDict()
-        self._failed: dict[Hashable, str] = {}
+        self._held: OrderedDict[Key, _Held] = OrderedDict()
+        self._failed: dict[Key, str] = {}
         self._memory: Any = None
         self.dropped = 0
         """Graphs given up for others."""
@@ -64,7 +70,7 @@ class Graphs:
         """Memory of the device that capturing the graphs held took, in bytes."""
         return sum(held.bytes for held in self._held.values())
 
-    def run(self, key: Hashable, function: Callable[[], None]) -> Ran:
+    def run(self, key: Key, function: Callable[[], None]) -> Ran:
         """Replays the graph of `key`, capturing `function` if it is new, or runs it where it cannot be captured."""
         if key in self._held:
             self._held.move_to_end(key)
@@ -79,11 +85,21 @@ class Graphs:
         self._held[key].graph.replay()
         return Ran(graph=True, fresh=True)
 
-    def _try_capture(self, key: Hashable, function: Callable[[], None]) -> str | None:
+    def drop(self, unwanted: Callable[[Key], bool]) -> None:
+        """Gives up the graphs whose key is unwanted."""
+        for key in [key for key in self._held if unwanted(key)]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        # A replay may still be under way.
+        torch.cuda.synchronize(self._device)
+        self._held.pop(key).graph.reset()
+        self.dropped += 1
+
+    def _try_capture(self, key: Key, function: Callable[[], None]) -> str | None:
         """None if the graph is held now, else why it cannot be."""
         while len(self._held) >= self._most:
-            self._held.popitem(last=False)[1].graph.reset()
-            self.dropped += 1
+            self._drop(next(iter(self._held)))
         quiet = self._quiet()
         try:
             self._warm_up(function)

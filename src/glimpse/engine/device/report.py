@@ -56,7 +56,7 @@ def bytes_for(size: int, most: int) -> int:
 
 def _layout(size: int, most: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     # The widest numbers first: every field is then aligned.
-    flat = {name: ((size,), torch.int32) for name in ("counts", "judged", "broken", "drafted")}
+    flat = dict.fromkeys(("counts", "judged", "broken", "drafted"), ((size,), torch.int32))
     return {
         "committed": ((size, most + 1), torch.int64),
         "entropy": ((size, most), torch.float32),

@@ -38,6 +38,8 @@ class Core:
         self.shape = HeadShape(spec.heads, spec.kv_heads, spec.head_dim)
         self.forward = FusedForward(decoder, pool, rows.tokens.shape[1])
         self.embedding = dense_embedding(decoder)
+        self.version = 0
+        """Counts changes of the rows' sampling settings and seeds."""
         self._recall = recall
         budget = settings.budget
         self._select = Selection(pool.page_size, budget.sinks, budget.recent)

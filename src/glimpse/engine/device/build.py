@@ -1,0 +1,55 @@
+"""Puts the engine of a GPU together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from glimpse.engine.device.counted import CountedEngine
+from glimpse.engine.device.eligible import longest_draft, why_not_engine, why_not_request
+from glimpse.engine.device.engine import DeviceEngine
+from glimpse.engine.device.settings import RoundSettings
+from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.engine.device.work import Core
+from glimpse.engine.face import EngineFace
+from glimpse.engine.memory import within_memory
+from glimpse.engine.options import EngineOptions
+from glimpse.engine.parts import Parts
+from glimpse.errors import ArgumentError
+from glimpse.pacing.costs import StepCosts
+
+_ADVICE = "the rows' state does not fit; lower max_batch_size or max_context"
+
+
+def device_engine(parts: Parts, options: EngineOptions) -> EngineFace:
+    """The device engine over these parts, with an eager one inside; an eager one alone for what only that can do.
+
+    Raises GlimpseError where the rows' state does not fit the memory.
+    """
+    reason = why_not_engine(parts)
+    if reason is None:
+        try:
+            core = within_memory(lambda: _core(parts), parts.pool.device, _ADVICE)
+            return DeviceEngine(parts, _eager(parts, options), core)
+        except ArgumentError as error:
+            reason = str(error)
+    return CountedEngine(parts, options, lambda request: reason)
+
+
+def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
+    # Its steps cost something else than graphs: the pacer must not learn of them.
+    apart = replace(parts, costs=StepCosts(1, 1))
+    return CountedEngine(apart, options, lambda request: why_not_request(request.params) or "")
+
+
+def _core(parts: Parts) -> Core:
+    decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
+    spec, device = decoder.spec, decoder.device
+    most = max(1, min(parts.pacer.most, longest_draft(decoder)))
+    rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
+    recall = None
+    if parts.drafter.needs_forward:
+        places = max(budget.positions(host.width), budget.sinks + budget.recent)
+        recall = DeviceRecall.empty(
+            spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device
+        )  # fmt: skip
+    return Core(decoder, pool, rows, recall, RoundSettings(budget), parts.sampler.vocab)

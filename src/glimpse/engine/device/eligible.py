@@ -1,0 +1,53 @@
+"""What can run on the device rounds, and in a few words why something cannot."""
+
+from __future__ import annotations
+
+from glimpse.acceptance.exact import Coupled
+from glimpse.drafting.sparse import SparseDrafter
+from glimpse.engine.parts import Parts
+from glimpse.model import Decoder
+from glimpse.sampling.params import ResolvedParams
+
+FOLDED = 128
+"""Query heads of a group times query tokens of a row that verification kernels take at most."""
+
+
+def why_not_request(params: ResolvedParams) -> str | None:
+    """Why a request's sampling needs the eager path; None if temperature, top-k, top-p and min-p are all of it."""
+    asked = {
+        "repetition_penalty": params.repetition_penalty != 1,
+        "frequency_penalty": params.frequency_penalty != 0,
+        "presence_penalty": params.presence_penalty != 0,
+        "logit_bias": bool(params.logit_bias),
+        "bad_words": bool(params.bad_words),
+        "suppress_tokens": bool(params.suppress_tokens),
+        "min_tokens": params.min_tokens > 0,
+        "logprobs": params.logprobs is not None,
+        "prompt_logprobs": params.prompt_logprobs is not None,
+    }
+    found = [name for name, given in asked.items() if given]
+    return f"{', '.join(found)} asked for" if found else None
+
+
+def why_not_engine(parts: Parts) -> str | None:
+    """Why nothing of these parts can run on the device; None if it can."""
+    drafter, most = parts.drafter, parts.pacer.most
+    if not isinstance(parts.acceptance, Coupled):
+        return f"acceptance {parts.acceptance.name!r}"
+    if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
+        return f"drafter {drafter.name!r} feeds forwards of its own"
+    if drafter.importance and not drafter.needs_forward:
+        return f"drafter {drafter.name!r} wants attention weights"
+    if foretells(parts) and drafter.drafts and most > longest_draft(parts.decoder):
+        return f"drafts of {most} tokens (at most {longest_draft(parts.decoder)} for this model)"
+    return None
+
+
+def foretells(parts: Parts) -> bool:
+    """Whether the pacer's draft lengths do not depend on what is drafted."""
+    return bool(getattr(parts.pacer, "foretells", False))
+
+
+def longest_draft(decoder: Decoder) -> int:
+    """The longest draft that the verification kernels take of this model."""
+    return FOLDED // (decoder.spec.heads // decoder.spec.kv_heads) - 1

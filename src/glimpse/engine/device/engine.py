@@ -1,0 +1,194 @@
+"""The engine of a GPU: rounds as CUDA graphs, one step ahead of the host, beside an eager engine for the rest."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import torch
+
+from glimpse.cache.prefix import Key
+from glimpse.cache.rows import RowView
+from glimpse.engine.device.eligible import foretells, longest_draft, why_not_request
+from glimpse.engine.device.graphs import Ran
+from glimpse.engine.device.host_drafts import HostDrafts
+from glimpse.engine.device.launch import Launcher
+from glimpse.engine.device.mail import Mail, Mark
+from glimpse.engine.device.pace import Move, Pace
+from glimpse.engine.device.reading import Reader
+from glimpse.engine.device.seats import Seat, Seats
+from glimpse.engine.device.settle import DeviceSettler, Launched, Timed
+from glimpse.engine.device.work import Core
+from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace, admit, keep_prompt
+from glimpse.engine.memory import within_memory
+from glimpse.engine.options import EngineOptions
+from glimpse.engine.parts import Parts
+from glimpse.engine.request import Progress, Request
+from glimpse.engine.residents import Residents
+from glimpse.pacing.costs import StepLoad
+
+_WHILE_RUNNING = "the step's requests are lost; run fewer at once (max_batch_size) or shorter ones (max_context)"
+
+
+class DeviceEngine:
+    """Decodes requests together, as `Engine` does and with the same output.
+
+    Requests whose sampling the device does not do go to the `eager` engine over the same rows and pages; the two step
+    in turns. All that runs eagerly is counted with the reason (`Speculation.eager_steps`).
+    """
+
+    AHEAD = 1
+    """Steps launched before the last one's report is read."""
+
+    def __init__(self, parts: Parts, eager: Engine, core: Core) -> None:
+        """`core` has as many rows as `parts`; `eager` has the same parts but for the costs it observes."""
+        self.parts, self._eager = parts, eager
+        self.steps = 0
+        self._waiting: deque[Request] = deque()
+        self._flying: deque[Launched] = deque()
+        self._residents = Residents(parts)
+        self._core, self._seats = core, Seats(core)
+        self._reader = Reader(core, parts.rows, self._seats)
+        self._launcher, self._mail = Launcher(core), Mail(core.rows.report)
+        most = min(core.rows.most, longest_draft(core.decoder))
+        self._pace = Pace(parts.pacer, most, foretells=foretells(parts), drafts=core.drafts)
+        self._settler = DeviceSettler(parts, drafts=core.drafts)
+        waits = parts.drafter.drafts and not parts.drafter.needs_forward
+        self._host_drafts = HostDrafts(parts, core.rows) if waits else None
+
+    @property
+    def options(self) -> EngineOptions:
+        """How it decodes."""
+        return self._eager.options
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is waiting or running."""
+        return bool(self._waiting or self._residents.running or self._eager.busy)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """How many graphs there are, what memory they take, and how many were given up for others."""
+        graphs = self._launcher.graphs
+        return {"graphs": len(graphs), "graph_bytes": graphs.bytes, "graphs_dropped": graphs.dropped}
+
+    def prefill_left(self, request: Request) -> int:
+        """Prompt tokens of a request that no forward has read yet."""
+        with self.parts.lock:
+            mine = self._residents.slot_of(request) is not None
+            return self._residents.prefill_left(request) if mine else self._eager.prefill_left(request)
+
+    def add(self, request: Request) -> None:
+        """Queues a request; one without room for a token has ended already."""
+        with self.parts.lock:
+            if not request.finished:
+                self._waiting.append(request)
+
+    def cancel(self, request: Request) -> None:
+        """Takes a request out at once and frees what it held; what it has written stays."""
+        with self.parts.lock, torch.inference_mode():
+            if request in self._waiting:
+                self._waiting.remove(request)
+            self._eager.cancel(request)
+            self._retire_finished()
+
+    def keep_prompt(self, request: Request, report: Callable[[EngineFace], None]) -> Key | None:
+        """See `face.keep_prompt`."""
+        return keep_prompt(self, request, report)
+
+    def drop_prompt(self, key: Key) -> None:
+        """Gives up a kept prompt."""
+        self._eager.drop_prompt(key)
+
+    def step(self) -> list[Progress]:
+        """Launches a step of all running rows and returns what the one before committed.
+
+        Raises GlimpseError where memory runs out.
+        """
+        with self.parts.lock, torch.inference_mode():
+            return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
+
+    def _run(self) -> list[Progress]:
+        admit(self._waiting, self._residents, self._take, others=self._any_running)
+        self._reader.step()
+        launched = self._launch_next()
+        ahead = self.AHEAD if launched and not self._host_drafts else 0
+        progress = self._read_letters(ahead)
+        self._retire_finished()
+        for made in progress:
+            if made.request.hear:
+                made.request.hear(made)
+        return progress + (self._eager.step() if self._eager.busy else [])
+
+    def _any_running(self) -> bool:
+        return bool(self._residents.running) or self._eager.busy
+
+    def _take(self, slot: int, request: Request) -> None:
+        if why_not_request(request.params):
+            self._eager.add(request)
+            self._eager.admit()
+            return
+        self._residents.open(slot, request)
+        sequence = self.parts.rows.sequence(slot)
+        # All that it may come to write, so that its page table never changes.
+        sequence.reserve(request.limit)
+        self._reader.queue.append(Seat(request, slot, sequence))
+
+    def _launch_next(self) -> bool:
+        seats = self._seats.taken
+        if not seats:
+            return False
+        view = RowView(self.parts.rows, tuple(seat.slot for seat in seats))
+        plain = self._settler.doubtful
+        move = self._host_drafts.next(seats, plain=plain) if self._host_drafts else self._pace.next(view, plain=plain)
+        self._flying.append(self._launch(move, view))
+        self.steps += 1
+        return True
+
+    def _launch(self, move: Move, view: RowView) -> Launched:
+        launcher, rows, device = self._launcher, len(view), self._core.decoder.device
+        timed, begun, ran = [], Mark(device), Ran(graph=True)
+        if move.drafts:
+            ran &= launcher.draft(rows, move.drafts)
+            drafted = Mark(device)
+            timed.append(Timed(begun, drafted, self._draft_load(view), move.drafts))
+            begun = drafted
+        if move.verifies:
+            ran &= launcher.verify(rows, move.drafted, move.learn)
+            timed.append(Timed(begun, Mark(device), self._verify_load(view, move), 1))
+        letter, arrived = self._mail.send()
+        steps = move.drafts + move.verifies
+        return Launched(tuple(self._seats.taken), move.verifies, ran, steps, tuple(timed), letter, arrived)
+
+    def _draft_load(self, view: RowView) -> StepLoad:
+        lengths = view.column(view.rows.committed_len)
+        return StepLoad(draft_tokens=len(view), draft_kv=sum(map(self.parts.budget.positions, lengths)))
+
+    def _verify_load(self, view: RowView, move: Move) -> StepLoad:
+        queries, lengths = self._launcher.queries(move.drafted), sum(view.column(view.rows.committed_len))
+        tokens = len(view) * queries
+        return StepLoad(
+            full_tokens=tokens, full_kv=lengths + tokens - len(view), pairs=queries * lengths,
+            rounds=len(view) if move.learn else 0,
+        )  # fmt: skip
+
+    def _read_letters(self, ahead: int) -> list[Progress]:
+        progress: list[Progress] = []
+        while len(self._flying) > ahead:
+            progress += self._settler.settle(self._flying.popleft())
+        return progress
+
+    def _retire_finished(self) -> None:
+        for slot, request in list(self._residents.running.items()):
+            if request.finished:
+                self._leave(request)
+                self._residents.retire(slot)
+
+    def _leave(self, request: Request) -> None:
+        """Takes a request's row or place in the queue away. What is in flight may still write to its pages: whoever
+        gets them next writes later."""
+        for seat in [seat for seat in self._reader.queue if seat.request is request]:
+            self._reader.queue.remove(seat)
+        for seat in [seat for seat in self._seats.taken if seat.request is request]:
+            self._seats.leave(seat)

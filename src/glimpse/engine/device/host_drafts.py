@@ -1,0 +1,43 @@
+"""Drafts made on the host: nothing is in flight while they are, and verification follows at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from glimpse.engine.device.pace import Move
+from glimpse.engine.device.seats import Seat
+from glimpse.engine.device.state import DeviceRows
+from glimpse.engine.parts import Parts
+from glimpse.engine.phases import PhasePlanner
+
+
+class HostDrafts:
+    """Asks pacer and drafter as the eager engine does, and puts the drafts into the device's rows."""
+
+    def __init__(self, parts: Parts, rows: DeviceRows) -> None:
+        self._parts, self._rows = parts, rows
+        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
+
+    def next(self, seats: list[Seat], *, plain: bool = False) -> Move:
+        """The next verification; nothing of these rows is unread. `plain`: of no draft."""
+        rows, slots = self._parts.rows, [seat.slot for seat in seats]
+        rows.draft_len[slots] = 0
+        if plain:
+            return Move(0, verifies=True)
+        self._planner.plan({seat.slot: seat.request for seat in seats})
+        drafted = rows.draft_len[slots]
+        most = int(drafted.max())
+        if most:
+            self._put(slots, drafted, most)
+        return Move(0, verifies=True, drafted=most)
+
+    def _put(self, slots: list[int], drafted: torch.Tensor, most: int) -> None:
+        host, device, count = self._parts.rows, self._rows, len(slots)
+        begins = host.committed_len[slots].numpy()
+        places = begins[:, None] + np.arange(most)
+        # Behind a row's own draft stands what nobody will read.
+        tokens = torch.from_numpy(host.tokens.numpy()[np.array(slots)[:, None], places])
+        where = torch.from_numpy(places).to(device.tokens.device)
+        device.tokens[:count].scatter_(1, where, tokens.to(device.tokens.device))
+        device.drafted[:count] = drafted.to(device.drafted.device, torch.int32)

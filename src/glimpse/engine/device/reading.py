@@ -1,0 +1,54 @@
+"""Prompts being read: a bounded part of them in each step, so that running rows go on meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from glimpse.cache.rows import Rows
+from glimpse.engine.device.mail import Mark
+from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
+from glimpse.engine.device.seats import Seat, Seats
+from glimpse.engine.device.work import Core
+
+
+class Reader:
+    """Reads prompts in the order they came; one that has been read takes its seat."""
+
+    def __init__(self, core: Core, rows: Rows, seats: Seats) -> None:
+        self._core, self._rows, self._seats = core, rows, seats
+        self.queue: deque[Seat] = deque()
+        self._last: Mark | None = None
+
+    def step(self) -> bool:
+        """Reads up to `CHUNK` prompt tokens; whether there were any."""
+        budget = CHUNK
+        begun = bool(self.queue)
+        while self.queue and budget > 0:
+            budget -= self._read(self.queue[0])
+        return begun
+
+    def _read(self, seat: Seat) -> int:
+        core, prompt = self._core, seat.request.prompt
+        start = int(self._rows.verified_len[seat.slot])
+        count = chunk_of(len(prompt) - start)
+        stop, last = start + count, start + count == len(prompt)
+        tokens = self._rows.tokens[seat.slot, start:stop].to(core.decoder.device)
+        scores = self._scores() if last and core.drafts else None
+        self._throttle()
+        read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
+        # The first decoding step reads the last token again.
+        self._rows.verified_len[seat.slot] = stop - last
+        if last:
+            self.queue.popleft()
+            self._seats.sit(seat, self._rows)
+        return count
+
+    def _scores(self) -> Scores:
+        row, recall = len(self._seats.taken), self._core.recall
+        return Scores(recall.fresh[:, row], recall.reference[:, row])
+
+    def _throttle(self) -> None:
+        """Waits for the part before the last one, so that what is said to be read nearly is."""
+        if self._last is not None:
+            self._last.wait()
+        self._last = Mark(self._core.decoder.device)

@@ -1,0 +1,139 @@
+"""What follows a report: tokens become output, and pacer, drafter and the host's rows learn of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glimpse.cache.rows import Rows, RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.engine.device.graphs import Ran
+from glimpse.engine.device.mail import Letter, Mark
+from glimpse.engine.device.seats import Seat
+from glimpse.engine.parts import Parts
+from glimpse.engine.request import Progress
+from glimpse.engine.settle import keep_tokens
+from glimpse.pacing.costs import StepLoad
+from glimpse.sampling.finite import not_finite
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Some equal steps, from one mark to the next."""
+
+    begin: Mark
+    end: Mark
+    load: StepLoad
+    """Of each."""
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """Steps that the device has been given, and what will come back of them."""
+
+    seats: tuple[Seat, ...]
+    """By device row, at the launch."""
+    verifies: bool
+    ran: Ran
+    steps: int
+    timed: tuple[Timed, ...]
+    letter: Letter
+    arrived: Mark
+
+
+class Mirror:
+    """The host's rows as arrays: a tensor's setter takes ten times as long for one number."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._tokens = rows.tokens.numpy()
+        self._committed, self._verified = rows.committed_len.numpy(), rows.verified_len.numpy()
+        self._entropy, self._confidence = rows.draft_entropy.numpy(), rows.draft_confidence.numpy()
+
+    def length(self, slot: int) -> int:
+        """Committed tokens of a row."""
+        return int(self._committed[slot])
+
+    def commit(self, slot: int, tokens: list[int]) -> None:
+        """Appends committed tokens; all but the last have final keys and values."""
+        begin = int(self._committed[slot])
+        end = begin + len(tokens)
+        self._tokens[slot, begin:end] = tokens
+        self._committed[slot], self._verified[slot] = end, end - 1
+
+    def note_drafts(self, launched: Launched) -> None:
+        """Takes over what the rows' drafts were like; of a row without them, whatever stands there."""
+        letter, slots = launched.letter, [seat.slot for seat in launched.seats]
+        count, most = len(slots), letter.entropy.shape[1]
+        self._entropy[slots, :most] = letter.entropy[:count]
+        self._confidence[slots, :most] = letter.confidence[:count]
+
+
+class DeviceSettler:
+    """Turns reports into output."""
+
+    def __init__(self, parts: Parts, *, drafts: bool) -> None:
+        """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step."""
+        self._parts, self._drafts = parts, drafts
+        self._mirror = Mirror(parts.rows)
+        self.doubtful = False
+        """Whether the last report had a row whose draft may have made its logits not finite."""
+
+    def settle(self, launched: Launched) -> list[Progress]:
+        """What a step has brought; waits for it."""
+        launched.arrived.wait()
+        self._count(launched)
+        if self._drafts:
+            self._mirror.note_drafts(launched)
+        self.doubtful = False
+        progress: list[Progress] = []
+        outcomes: list[Outcome] = []
+        if launched.verifies:
+            for row, seat in enumerate(launched.seats):
+                if not seat.request.finished:
+                    progress += self._commit(launched.letter, row, seat, outcomes)
+            self._learn(outcomes)
+        return progress
+
+    def _count(self, launched: Launched) -> None:
+        ran = launched.ran
+        for seat in launched.seats:
+            speculation = seat.request.speculation
+            if seat.request.finished:
+                continue
+            if ran.graph:
+                speculation.graph_steps += launched.steps
+            else:
+                speculation.eager_steps[ran.reason] += launched.steps
+        if not ran.fresh:
+            for timed in launched.timed:
+                self._parts.costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
+
+    def _commit(self, letter: Letter, row: int, seat: Seat, outcomes: list[Outcome]) -> list[Progress]:
+        request, drafted, count = seat.request, int(letter.judged[row]), int(letter.counts[row])
+        if letter.broken[row]:
+            return self._give_up(seat, drafted)
+        if not count:
+            return []
+        if self._drafts:
+            request.speculation.draft_steps += drafted
+        commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1)
+        outcomes.append(Outcome(seat.slot, drafted, accepted, list(commit.token_ids)))
+        return [Progress(request, commit, accepted)]
+
+    def _give_up(self, seat: Seat, drafted: int) -> list[Progress]:
+        """Ends a broken request, unless its draft may be to blame: that is gone, and a plain step will show."""
+        if drafted:
+            self.doubtful = True
+            return []
+        request = seat.request
+        request.error = not_finite(seat.slot, 0, self._mirror.length(seat.slot))
+        return [Progress(request, request.committer.abort(), 0)]
+
+    def _learn(self, outcomes: list[Outcome]) -> None:
+        parts = self._parts
+        view = RowView(parts.rows, tuple(outcome.slot for outcome in outcomes))
+        parts.pacer.observe(view, outcomes)
+        for outcome in outcomes:
+            self._mirror.commit(outcome.slot, outcome.tokens)
+        if not self._drafts:
+            parts.drafter.absorb(view, outcomes)
