@@ -85,9 +85,9 @@ class Graphs:
         self._held[key].graph.replay()
         return Ran(graph=True, fresh=True)
 
-    def drop(self, unwanted: Callable[[Key], bool]) -> None:
-        """Gives up the graphs whose key is unwanted."""
-        for key in [key for key in self._held if unwanted(key)]:
+    def drop(self, begin: Key) -> None:
+        """Gives up the graphs whose keys begin so."""
+        for key in [key for key in self._held if key[: len(begin)] == begin]:
             self._drop(key)
 
     def _drop(self, key: Key) -> None:

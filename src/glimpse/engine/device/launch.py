@@ -65,7 +65,7 @@ class Launcher:
     def _make_room(self) -> None:
         while len(self._works) >= WORKS:
             shape, _ = self._works.popitem(last=False)
-            self.graphs.drop(lambda key: key[:2] == shape)
+            self.graphs.drop(shape)
 
     def _run(self, rows: int, queries: int, what: tuple[Hashable, ...], function: Callable[[], None]) -> Ran:
         return self.graphs.run((self._bucket(rows), queries, *what), function)

@@ -1,0 +1,22 @@
+"""The device engine under Triton's interpreter, behind an LLM whose own engine is the CPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glimpse.engine.build import make_parts
+from glimpse.engine.device.build import device_engine
+from glimpse.llm import LLM
+from tiny import write_tiny_checkpoint
+
+
+def tiny_folder(folder, **more):
+    """One small layer."""
+    return write_tiny_checkpoint(folder / "tiny", num_hidden_layers=1, max_position_embeddings=128, **more)
+
+
+def on_device(llm: LLM, **options: Any) -> LLM:
+    """Another LLM over the same weights and cache, whose steps are the device's."""
+    other = llm.variant(**options)
+    other._engine = device_engine(make_parts(llm.loaded, other.options), other.options)
+    return other
