@@ -1,0 +1,115 @@
+"""Host time of the device engine that is not hidden behind the GPU: its steps' wall time against bare graph replays.
+
+    python3 benchmarks/gpu_host.py --rows 1,8,64 --context 2000 [--model demo.gguf]
+
+Without a model a random one of the demo's shape is made: host time does not depend on what is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from glimpse import LLM, SamplingParams
+from glimpse.engine.device.settings import Learn
+
+STEPS, REPEATS = 24, 3
+ARMS: dict[str, dict[str, Any]] = {
+    "plain": {"drafter": "none", "pacer": "fixed"},
+    "fixed 4": {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 4, "budget": 0.01, "budget_floor": 512},
+    "entropy": {"drafter": "sparse", "pacer": "entropy", "draft_tokens": 8, "budget": 0.01, "budget_floor": 512},
+}
+
+
+def random_model(folder: Path) -> Path:
+    """SmolLM2-135M's shape with random weights."""
+    from tiny import write_tiny_checkpoint
+
+    return write_tiny_checkpoint(
+        folder / "random", dtype=torch.bfloat16, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
+        num_attention_heads=9, num_key_value_heads=3, head_dim=64, vocab_size=49152, dead_ids=49152 - 300,
+        max_position_embeddings=8192, torch_dtype="bfloat16",
+    )  # fmt: skip
+
+
+def wall_seconds(engine: Any, steps: int) -> float:
+    """Seconds of a step of the running engine."""
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(steps):
+        engine.step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begun) / steps
+
+
+def bare_seconds(engine: Any, rows: int, drafts: int, steps: int) -> float:
+    """Seconds of the same graphs replayed without the host's part; the rows run on, unread."""
+    launcher, learn = engine._launcher, Learn.ADD if drafts else Learn.NOTHING
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(steps):
+        if drafts:
+            launcher.draft(rows, drafts)
+        launcher.verify(rows, drafts, learn)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begun) / steps
+
+
+def measure(llm: LLM, rows: int, context: int, arm: str) -> dict[str, Any]:
+    """One arm at one batch."""
+    device = llm.variant(**ARMS[arm])
+    engine = device._engine
+    words = "the quick brown fox jumps over the lazy dog and runs away "
+    ids = (llm.tokenizer.encode(words * 400) * 20)[: context + rows]
+    law = {"temperature": 0.7, "top_k": 50, "top_p": 0.9, "ignore_eos": True, "max_tokens": 2000}
+    prompts = [ids[row : row + context] for row in range(rows)]
+    params = [SamplingParams(seed=row, **law) for row in range(rows)]
+    requests = device._requests(prompts, params)
+    for request in requests:
+        engine.add(request)
+    while not all(len(request.committer.token_ids) > 8 for request in requests):
+        engine.step()
+    walls = [wall_seconds(engine, STEPS) for _ in range(REPEATS)]
+    written = sum(len(request.committer.token_ids) for request in requests)
+    found: dict[str, Any] = {"rows": rows, "context": context, "arm": arm, "wall_ms": 1e3 * median(walls)}
+    if arm != "entropy":
+        drafts = ARMS[arm].get("draft_tokens", 0)
+        bares = [bare_seconds(engine, rows, drafts, 8) for _ in range(REPEATS)]
+        found |= {"bare_ms": 1e3 * median(bares), "not_hidden": 1 - median(bares) / median(walls)}
+    found |= {"written": written, **engine.facts, "lengths": dict(requests[0].speculation.draft_lengths)}
+    for request in requests:
+        engine.cancel(request)
+    return found
+
+
+def main() -> None:
+    """Prints one line an arm."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--rows", default="1,8,64")
+    parser.add_argument("--context", type=int, default=2000)
+    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    rows = [int(count) for count in given.rows.split(",")]
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        model = given.model or random_model(Path(folder))
+        llm = LLM(model, drafter="none", pacer="fixed", device="cuda", max_batch_size=max(rows), seed=0)
+        for count in rows:
+            for arm in given.arms.split(","):
+                results.append(measure(llm, count, given.context, arm))
+                print(json.dumps(results[-1]), flush=True)
+                if given.out:
+                    given.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
