@@ -32,6 +32,7 @@ _LAST_QUERIES = 16
 """Queries whose attention weights are formed at the end of a prompt: logits, weights and mask, float32."""
 _LOGITS = 16
 """Logits of so many tokens a row at once, as the head gives them and in float32."""
+_RAN_OUT = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 _WORTH_SAYING = 64
 """A shorter context is no advice."""
 _Result = TypeVar("_Result")
@@ -168,15 +169,15 @@ def memory_of(device: torch.device, weights: int, *, loaded: bool) -> Memory:
 
 
 def within_memory(action: Callable[[], _Result], device: torch.device, advice: str) -> _Result:
-    """`action()`. Running out of GPU memory becomes one GlimpseError with the `advice`; what was half made is freed."""
+    """`action()`. Running out of memory becomes one GlimpseError with the `advice`; what was half made is freed."""
     try:
         return action()
-    except torch.OutOfMemoryError:
-        pass
+    except RuntimeError as error:
+        if not _ran_out(error):
+            raise
     # Behind the handler: the error's frames, and what they held, are gone.
     free_unused(device)
-    free, there = torch.cuda.mem_get_info(device)
-    raise GlimpseError(f"out of memory on {_name(device)}, {_gib(free)} of {_gib(there)} free: {advice}")
+    raise GlimpseError(f"out of memory ({memory_of(device, 0, loaded=False).said}): {advice}")
 
 
 def free_unused(device: torch.device) -> None:
@@ -184,6 +185,11 @@ def free_unused(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _ran_out(error: RuntimeError) -> bool:
+    """Whether torch, the driver (a graph's memory) or cuBLAS (its workspace) could not get memory."""
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _RAN_OUT)
 
 
 def _name(device: torch.device) -> str:
