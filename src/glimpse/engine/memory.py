@@ -121,9 +121,11 @@ class Demand:
     def _refusal(self) -> str:
         costs, memory = self.costs, self.memory
         there = f"{memory.said}, of which {_gib(memory.usable)} may be used"
+        if self._free <= 0 and costs.workspace:
+            both = f"the weights ({_gib(costs.weights)}) and {_gib(costs.workspace)} of working memory"
+            return f"{both} do not fit: {there}; a smaller model or dtype may, or device cpu"
         if self._free <= 0:
-            working = f" and {_gib(costs.workspace)} of working memory" if costs.workspace else ""
-            return f"the weights ({_gib(costs.weights)}){working} do not fit: {there}; a smaller model or dtype may"
+            return f"the weights ({_gib(costs.weights)}) do not fit: {there}; a smaller model or dtype may"
         asked = f"max_context {self.context} with max_batch_size {self.slots} needs {_gib(self.needed)} of memory"
         return f"{asked} with the weights, but {there}; {self._advice()}"
 
