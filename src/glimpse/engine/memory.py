@@ -146,12 +146,14 @@ def costs_of(spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> Cos
     weights, position = spec.weight_bytes(dtype), spec.kv_bytes_per_token(dtype)
     if device.type == "cpu":
         return Costs(weights, 0, position, 0, 0, _TOKEN_ID)
+    # One layer's keys and values, gathered and for every query head once more; the keys in float32 too.
+    both = spec.heads + spec.kv_heads
     activations = 2 * spec.hidden_size + spec.qkv_rows + 3 * spec.intermediate_size
     return Costs(
         weights=weights,
         workspace=_WORKSPACE + _READ * activations * dtype.itemsize,
         position=position,
-        reading=4 * spec.kv_heads * spec.head_dim + 3 * 4 * _LAST_QUERIES * spec.heads,
+        reading=3 * 4 * _LAST_QUERIES * spec.heads + both * spec.head_dim * (4 + 2 * dtype.itemsize),
         row=_LOGITS * spec.vocab_size * (4 + dtype.itemsize),
         row_position=_TOKEN_ID + _RECALL * spec.layers * spec.kv_heads,
     )
