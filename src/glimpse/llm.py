@@ -21,7 +21,7 @@ from glimpse.engine.face import EngineFace
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, open_loaded
 from glimpse.engine.machine import MachineOptions
-from glimpse.engine.memory import free_unused
+from glimpse.engine.memory import free_unused, within_memory
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.place import DeviceWarning, place
 from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
@@ -34,6 +34,7 @@ from glimpse.sampling.params import SamplingParams
 
 Prompt = str | Sequence[int]
 Progress = Callable[[str, int, int], None]
+_LESS = "a lower max_batch_size or max_context needs less"
 
 
 class LLM:
@@ -91,7 +92,7 @@ class LLM:
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
         self._loaded, self._seed, self._progress = loaded, seed, progress
         self._device = loaded.checkpoint.decoder.device
-        self._engine = build_engine(loaded, options)
+        self._engine = within_memory(lambda: build_engine(loaded, options), self._device, _LESS)
         self._asked = 0
 
     def variant(self, **options: Any) -> LLM:

@@ -92,21 +92,36 @@ def test_a_cpu_gives_the_cache_half_of_the_machine_at_most(monkeypatch):
     assert usable == [5000, 6000, 9000]
 
 
-def test_running_out_of_memory_is_one_line_and_holds_nothing(monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB"),
+        RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
+    ],
+)
+def test_running_out_of_memory_is_one_line_and_holds_nothing(monkeypatch, error):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (GIB, 4 * GIB))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA X")
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
     def action() -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB")
+        raise error
 
     with pytest.raises(GlimpseError) as caught:
         within_memory(action, GPU, "lower max_context")
-    assert str(caught.value) == "out of memory on NVIDIA X (cuda:0), 1.0 GiB of 4.0 GiB free: lower max_context"
+    assert str(caught.value) == "out of memory (NVIDIA X (cuda:0) has 1.0 GiB free): lower max_context"
     assert caught.value.__context__ is None
+
+
+def test_running_out_on_a_cpu():
+    with pytest.raises(GlimpseError, match=r"out of memory \(this machine has .* GiB\): less"):
+        within_memory(lambda: torch.empty(1 << 60), torch.device("cpu"), "less")
 
 
 def test_other_errors_pass():
     with pytest.raises(ZeroDivisionError):
         within_memory(lambda: 1 // 0, GPU, "")
+    with pytest.raises(RuntimeError, match="shapes"):
+        within_memory(lambda: torch.ones(2, 3) @ torch.ones(2, 3), GPU, "")
     assert within_memory(lambda: 5, GPU, "") == 5

@@ -90,7 +90,8 @@ def test_a_gpu_that_is_not_there(machine, gpus, said):
         place("cuda:7")
 
 
-def test_an_llm_warns_once_and_runs_on_the_cpu(machine, tiny_folder):
+def test_an_llm_warns_once_and_runs_on_the_cpu(machine, tiny_folder, monkeypatch):
+    monkeypatch.setattr("glimpse.llm.place", place)
     machine(capability=(7, 0))
     with pytest.warns(DeviceWarning, match=r"running on the CPU: .* capability 7.0") as caught:
         llm = LLM(tiny_folder, max_batch_size=1)

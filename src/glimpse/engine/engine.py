@@ -20,8 +20,6 @@ from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
 from glimpse.engine.settle import Settler
 
-_WHILE_RUNNING = "the step's requests are lost; run fewer at once (max_batch_size) or shorter ones (max_context)"
-
 
 class Engine:
     """Decodes requests together: `step` until nothing is left.
@@ -86,7 +84,14 @@ class Engine:
     def step(self) -> list[Progress]:
         """One forward for all running rows; returns what was committed. Raises GlimpseError where memory runs out."""
         with self._lock, torch.inference_mode():
-            return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
+            return within_memory(self._run, self.parts.pool.device, self._less)
+
+    @property
+    def _less(self) -> str:
+        """What would have needed less memory."""
+        rows = self.parts.rows
+        context = rows.width - rows.max_draft - 1
+        return f"a max_batch_size below {rows.capacity} or a max_context below {context} needs less"
 
     def _run(self) -> list[Progress]:
         self.admit()

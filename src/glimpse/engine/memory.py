@@ -32,6 +32,7 @@ _LAST_QUERIES = 16
 """Queries whose attention weights are formed at the end of a prompt: logits, weights and mask, float32."""
 _LOGITS = 16
 """Logits of so many tokens a row at once, as the head gives them and in float32."""
+_RAN_OUT = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 _WORTH_SAYING = 64
 """A shorter context is no advice."""
 _Result = TypeVar("_Result")
@@ -120,9 +121,11 @@ class Demand:
     def _refusal(self) -> str:
         costs, memory = self.costs, self.memory
         there = f"{memory.said}, of which {_gib(memory.usable)} may be used"
+        if self._free <= 0 and costs.workspace:
+            both = f"the weights ({_gib(costs.weights)}) and {_gib(costs.workspace)} of working memory"
+            return f"{both} do not fit: {there}; a smaller model or dtype may, or device cpu"
         if self._free <= 0:
-            working = f" and {_gib(costs.workspace)} of working memory" if costs.workspace else ""
-            return f"the weights ({_gib(costs.weights)}){working} do not fit: {there}; a smaller model or dtype may"
+            return f"the weights ({_gib(costs.weights)}) do not fit: {there}; a smaller model or dtype may"
         asked = f"max_context {self.context} with max_batch_size {self.slots} needs {_gib(self.needed)} of memory"
         return f"{asked} with the weights, but {there}; {self._advice()}"
 
@@ -143,12 +146,14 @@ def costs_of(spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> Cos
     weights, position = spec.weight_bytes(dtype), spec.kv_bytes_per_token(dtype)
     if device.type == "cpu":
         return Costs(weights, 0, position, 0, 0, _TOKEN_ID)
+    # One layer's keys and values, gathered and for every query head once more; the keys in float32 too.
+    both = spec.heads + spec.kv_heads
     activations = 2 * spec.hidden_size + spec.qkv_rows + 3 * spec.intermediate_size
     return Costs(
         weights=weights,
         workspace=_WORKSPACE + _READ * activations * dtype.itemsize,
         position=position,
-        reading=4 * spec.kv_heads * spec.head_dim + 3 * 4 * _LAST_QUERIES * spec.heads,
+        reading=3 * 4 * _LAST_QUERIES * spec.heads + both * spec.head_dim * (4 + 2 * dtype.itemsize),
         row=_LOGITS * spec.vocab_size * (4 + dtype.itemsize),
         row_position=_TOKEN_ID + _RECALL * spec.layers * spec.kv_heads,
     )
@@ -168,15 +173,15 @@ def memory_of(device: torch.device, weights: int, *, loaded: bool) -> Memory:
 
 
 def within_memory(action: Callable[[], _Result], device: torch.device, advice: str) -> _Result:
-    """`action()`. Running out of GPU memory becomes one GlimpseError with the `advice`; what was half made is freed."""
+    """`action()`. Running out of memory becomes one GlimpseError with the `advice`; what was half made is freed."""
     try:
         return action()
-    except torch.OutOfMemoryError:
-        pass
+    except RuntimeError as error:
+        if not _ran_out(error):
+            raise
     # Behind the handler: the error's frames, and what they held, are gone.
     free_unused(device)
-    free, there = torch.cuda.mem_get_info(device)
-    raise GlimpseError(f"out of memory on {_name(device)}, {_gib(free)} of {_gib(there)} free: {advice}")
+    raise GlimpseError(f"out of memory ({memory_of(device, 0, loaded=False).said}): {advice}")
 
 
 def free_unused(device: torch.device) -> None:
@@ -184,6 +189,11 @@ def free_unused(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _ran_out(error: RuntimeError) -> bool:
+    """Whether torch, the driver (a graph's memory) or cuBLAS (its workspace) could not get memory."""
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _RAN_OUT)
 
 
 def _name(device: torch.device) -> str:
