@@ -268,11 +268,13 @@ class LLM:
 
     def _stream(self, request: Request) -> Generator[StreamChunk, None, None]:
         last = StreamChunk("", (), ())
-        for progress in follow(self._engine, request, self._prefill_progress(request)):
-            if progress.commit.finish_reason is None:
-                yield chunk_of(progress)
-            else:
-                last = chunk_of(progress)
+        # Closed by name: a closed generator of Python 3.12 may leave the ones within it open.
+        with closing(follow(self._engine, request, self._prefill_progress(request))) as steps:
+            for progress in steps:
+                if progress.commit.finish_reason is None:
+                    yield chunk_of(progress)
+                else:
+                    last = chunk_of(progress)
         yield replace(last, output=self._finish(request))
 
     def _prefill_progress(self, request: Request) -> Callable[[EngineFace], None]:

@@ -100,9 +100,12 @@ def test_what_was_measured_outweighs_what_bytes_predict():
 
 def test_rows_share_the_constant():
     costs = taught(0.0)
-    alone, of_four = costs.share(plain(2000), 1), costs.share(plain(2000), 4)
+    lengths = [2000, 1000, 2000, 3000]
+    (alone,) = costs.shares(1, full_tokens=1, full_kv=[2000], pairs=2000)
+    of_four = costs.shares(4, full_tokens=1, full_kv=lengths, pairs=lengths)
     assert alone == pytest.approx(costs.seconds(plain(2000)))
-    assert alone - of_four == pytest.approx(0.75 * float(costs.coefficients[0]))
+    assert alone - of_four[0] == pytest.approx(0.75 * float(costs.coefficients[0]))
+    assert of_four.sum() == pytest.approx(costs.seconds(StepLoad(full_tokens=4, full_kv=8000, pairs=8000)))
 
 
 def test_loads_add():

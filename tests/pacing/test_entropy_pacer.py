@@ -11,7 +11,7 @@ import torch
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.entropy import FIRST_PROBE, LAST_PROBE, PLAIN_FIRST, EntropyPacer, _RowState
+from glimpse.pacing.entropy import FIRST_PROBE, LAST_PROBE, PLAIN_FIRST, EntropyPacer, _RowState, survivals
 from glimpse.pacing.pacer import Action, PaceContext
 
 LENGTH = 4000
@@ -28,6 +28,11 @@ def costs(draft: float, *, extra: float = 0.02) -> StepCosts:
         for begins in (0, 1):
             made.observe(StepLoad(draft_tokens=1, draft_kv=400, rounds=begins), draft)
     return made
+
+
+def chances_of(state: _RowState, entropies) -> np.ndarray:
+    """The survival of one row's draft tokens."""
+    return survivals([state], np.array([entropies]))[0]
 
 
 def pacer(draft: float, *, at_once: bool = False, draft_tokens: int | None = None, extra: float = 0.02) -> EntropyPacer:
@@ -68,14 +73,14 @@ def test_at_one_half_it_is_the_papers_softmax():
     state = _RowState(survival=0.5, accepted=0.4, rejected=2.0)
     entropies = np.array([0.0, 0.4, 1.2, 2.0, 3.5])
     near, far = np.exp(-abs(entropies - 0.4)), np.exp(-abs(entropies - 2.0))
-    assert state.survivals(entropies) == pytest.approx(near / (near + far))
+    assert chances_of(state, entropies) == pytest.approx(near / (near + far))
 
 
 def test_survival_falls_with_entropy_and_rises_with_the_rate():
     state = _RowState()
-    chances = state.survivals(np.array([0.1, 0.6, 1.2, 1.8]))
+    chances = chances_of(state, [0.1, 0.6, 1.2, 1.8])
     assert (np.diff(chances[1:]) < 0).all()
-    assert (_RowState(survival=0.95).survivals(np.array([1.0])) > state.survivals(np.array([1.0]))).all()
+    assert (chances_of(_RowState(survival=0.95), [1.0]) > chances_of(state, [1.0])).all()
 
 
 def test_it_learns_the_rate_and_the_classes():
@@ -85,8 +90,8 @@ def test_it_learns_the_rate_and_the_classes():
     assert state.survival == pytest.approx(0.75, abs=0.05)
     assert state.accepted == pytest.approx(0.2, abs=0.01)
     assert state.rejected == pytest.approx(3.0, abs=0.01)
-    assert state.survivals(np.array([0.2]))[0] > 0.85
-    assert state.survivals(np.array([3.0]))[0] < 0.3
+    assert chances_of(state, [0.2])[0] > 0.85
+    assert chances_of(state, [3.0])[0] < 0.3
 
 
 def test_only_judged_tokens_count():
@@ -214,4 +219,4 @@ def test_a_rate_of_one_or_none_stays_finite():
         for _ in range(1000):
             state.learn(1.0, survived)
         assert 0 < state.survival < 1
-        assert math.isfinite(float(state.survivals(np.array([1.0]))[0]))
+        assert math.isfinite(float(chances_of(state, [1.0])[0]))

@@ -11,6 +11,7 @@ import numpy as np
 
 FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds")
 """What a step is priced by: itself, and the counts of its `StepLoad`."""
+Counts = np.ndarray | Sequence[int] | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,16 @@ class StepCosts:
         """Predicted seconds of a step with this load."""
         return float(load.features() @ self.coefficients)
 
-    def share(self, load: StepLoad, rows: int) -> float:
-        """Seconds that a row with this load answers for, when `rows` rows share the constant of a step."""
-        return self.seconds(load) - float(self.coefficients[0]) * (1 - 1 / max(rows, 1))
+    def shares(self, rows: int, **counts: Counts) -> np.ndarray:
+        """Seconds that each of `rows` rows answers for, by its counts (those of `StepLoad`, one number or one a row).
+
+        The rows go in one step and share its constant.
+        """
+        named = dict(zip(FEATURES, self.coefficients, strict=True))
+        seconds = np.full(rows, named["step"] / max(rows, 1))
+        for name, count in counts.items():
+            seconds += named[name] * np.asarray(count, dtype=np.float64)
+        return seconds
 
     def _solve(self) -> np.ndarray:
         points = self.points()

@@ -15,6 +15,7 @@ yet drafted survive at the running rate. Stopping after a token was seen, and ve
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,15 +46,14 @@ class _RowState:
     probing: bool = False
     probe_after: int = FIRST_PROBE
 
-    def survivals(self, entropies: np.ndarray) -> np.ndarray:
-        """P(accepted, given that all before it were) of draft tokens with these entropies."""
-        logit = math.log(self.survival / (1 - self.survival))
-        evidence = self._evidence(entropies) - self.evidence
-        return np.asarray(1 / (1 + np.exp(-(logit + evidence))))
+    @property
+    def logit(self) -> float:
+        """The log-odds that a token survives of which nothing is known, less the mean evidence."""
+        return math.log(self.survival / (1 - self.survival)) - self.evidence
 
     def learn(self, entropy: float, survived: bool) -> None:
         """Counts one verified token."""
-        self.evidence = _average(self.evidence, float(self._evidence(np.array(entropy))))
+        self.evidence = _average(self.evidence, abs(entropy - self.rejected) - abs(entropy - self.accepted))
         self.survival = min(max(_average(self.survival, float(survived)), 0.02), 0.995)
         if survived:
             self.accepted = _average(self.accepted, entropy)
@@ -70,9 +70,6 @@ class _RowState:
             self.probe_after = FIRST_PROBE
         elif self.plain_streak >= self.probe_after:
             self.probing = True
-
-    def _evidence(self, entropies: np.ndarray) -> np.ndarray:
-        return np.asarray(np.abs(entropies - self.rejected) - np.abs(entropies - self.accepted))
 
 
 def _average(old: float, new: float) -> float:
@@ -109,12 +106,22 @@ class EntropyPacer:
         more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
         if not any(drafted) and self._plain_is_unknown(rows):
             return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
-        choose = self._decide_at_once if self._at_once else self._decide_one_more
-        return Decisions([choose(rows, slot, left) for slot, left in zip(rows.slots, more, strict=True)], more)
+        if self._at_once:
+            return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in more], more)
+        return Decisions(self._decide_one_more(rows, np.array(drafted), np.array(more)), more)
 
     def trim(self, rows: RowView) -> list[int]:
         """The length of each deterministic draft with the most expected tokens per second, by the drafter's word."""
-        return [self._best_cut(rows, slot) for slot in rows.slots]
+        drafted = rows.column(rows.rows.draft_len)
+        if not any(drafted):
+            return drafted
+        columns = np.arange(max(drafted))
+        chances = rows.rows.draft_confidence[list(rows.slots), : max(drafted)].numpy().astype(np.float64)
+        rates = self._rates(rows, np.where(columns < np.array(drafted)[:, None], chances, 0.0), drafting=False)
+        return [
+            best if best or not self._states[slot].probing else min(have, 2)
+            for slot, have, best in zip(rows.slots, drafted, rates.argmax(1).tolist(), strict=True)
+        ]
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Moves the averages by the tokens that were judged: the accepted ones and the first rejected."""
@@ -138,40 +145,53 @@ class EntropyPacer:
         plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
         return self._costs.seen(plain) < PLAIN_FIRST
 
-    def _decide_at_once(self, rows: RowView, slot: int, left: int) -> Action:
-        return Action.DRAFT if left > 0 else Action.PLAIN
+    def _decide_one_more(self, rows: RowView, have: np.ndarray, left: np.ndarray) -> list[Action]:
+        """For drafts of `have` [R] tokens and room for `left` [R] more."""
+        columns = np.arange(max(1, int((have + np.maximum(left, 0)).max())))
+        chances = self._chances(rows, have, len(columns))
+        # A token there is no room for adds nothing, and costs.
+        rates = self._rates(rows, np.where(columns < (have + left)[:, None], chances, 0.0), drafting=True)
+        now = np.take_along_axis(rates, have[:, None], 1)[:, 0]
+        later = np.where(np.arange(rates.shape[1]) > have[:, None], rates, -np.inf).max(1)
+        probing = np.array([self._states[slot].probing for slot in rows.slots])
+        drafts = (left > 0) & ((later > now) | ((have == 0) & probing))
+        return [
+            Action.DRAFT if more else Action.VERIFY if some else Action.PLAIN
+            for more, some in zip(drafts.tolist(), have.tolist(), strict=True)
+        ]
 
-    def _decide_one_more(self, rows: RowView, slot: int, left: int) -> Action:
-        have, state = int(rows.rows.draft_len[slot]), self._states[slot]
-        if left <= 0:
-            return Action.VERIFY if have else Action.PLAIN
-        entropies = rows.rows.draft_entropy[slot, :have].numpy()
-        chances = np.concatenate([state.survivals(entropies), np.full(left, state.survival)])
-        rates = self._rates(rows, slot, chances, drafting=True)
-        if have:
-            return Action.DRAFT if rates[have + 1 :].max() > rates[have] else Action.VERIFY
-        return Action.DRAFT if rates[1:].max() > rates[0] or state.probing else Action.PLAIN
+    def _chances(self, rows: RowView, have: np.ndarray, count: int) -> np.ndarray:
+        """[R, count]: P(accepted, given that all before it were) of each draft token, there or still to come."""
+        states = [self._states[slot] for slot in rows.slots]
+        entropies = np.zeros((len(states), count))
+        there = rows.rows.draft_entropy[list(rows.slots), :count].numpy()
+        entropies[:, : there.shape[1]] = there
+        running = np.array([[state.survival] for state in states])
+        return np.where(np.arange(count) < have[:, None], survivals(states, entropies), running)
 
-    def _best_cut(self, rows: RowView, slot: int) -> int:
-        have = int(rows.rows.draft_len[slot])
-        if not have:
-            return 0
-        rates = self._rates(rows, slot, rows.rows.draft_confidence[slot, :have].numpy(), drafting=False)
-        best = int(rates.argmax())
-        return best if best or not self._states[slot].probing else min(have, 2)
-
-    def _rates(self, rows: RowView, slot: int, chances: np.ndarray, *, drafting: bool) -> np.ndarray:
-        """[k + 1]: expected tokens per second of verifying 0 (plain decoding), 1, ..., k draft tokens."""
-        tokens = 1 + np.concatenate([[0.0], np.cumsum(np.cumprod(chances))])
-        length, sharing, counts = int(rows.rows.committed_len[slot]), len(rows), np.arange(len(chances) + 1)
-        plain, one_more = (self._full(count, length, sharing) for count in (1, 2))
+    def _rates(self, rows: RowView, chances: np.ndarray, *, drafting: bool) -> np.ndarray:
+        """[R, k + 1]: expected tokens per second of verifying 0 (plain decoding), 1, ..., k draft tokens."""
+        begun = np.zeros((len(rows), 1))
+        tokens = 1 + np.concatenate([begun, np.cumsum(np.cumprod(chances, 1), 1)], 1)
+        lengths, counts = rows.column(rows.rows.committed_len), np.arange(tokens.shape[1])
+        plain, one_more = (self._full(count, np.array(lengths)) for count in (1, 2))
         seconds = plain + (one_more - plain) * counts
         if drafting:
-            step = StepLoad(draft_tokens=1, draft_kv=self._positions(length))
+            positions = [self._positions(length) for length in lengths]
+            step = self._costs.shares(len(rows), draft_tokens=1, draft_kv=positions)[:, None]
             begin = self._costs.seconds(StepLoad(rounds=1)) - self._costs.seconds(StepLoad())
-            seconds[1:] += begin + self._costs.share(step, sharing) * counts[1:]
+            seconds[:, 1:] += begin + step * counts[1:]
         return np.asarray(tokens / seconds)
 
-    def _full(self, count: int, length: int, sharing: int) -> float:
-        load = StepLoad(full_tokens=count, full_kv=length + count, pairs=count * length)
-        return self._costs.share(load, sharing)
+    def _full(self, count: int, lengths: np.ndarray) -> np.ndarray:
+        """[R, 1]: seconds of rows of `lengths` [R] that read everything with `count` tokens each."""
+        kv, pairs = lengths + count, count * lengths
+        return self._costs.shares(len(lengths), full_tokens=count, full_kv=kv, pairs=pairs)[:, None]
+
+
+def survivals(states: Sequence[_RowState], entropies: np.ndarray) -> np.ndarray:
+    """[R, k]: P(accepted, given that all before it were) of R rows' draft tokens with these entropies [R, k]."""
+    facts = np.array([(state.logit, state.rejected, state.accepted) for state in states])
+    logit, rejected, accepted = (column[:, None] for column in facts.T)
+    evidence = np.abs(entropies - rejected) - np.abs(entropies - accepted)
+    return np.asarray(1 / (1 + np.exp(-(logit + evidence))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from glimpse.engine.device.mail import upload
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.state import DeviceRows
@@ -38,6 +39,6 @@ class HostDrafts:
         places = begins[:, None] + np.arange(most)
         # Behind a row's own draft stands what nobody will read.
         tokens = torch.from_numpy(host.tokens.numpy()[np.array(slots)[:, None], places])
-        where = torch.from_numpy(places).to(device.tokens.device)
-        device.tokens[:count].scatter_(1, where, tokens.to(device.tokens.device))
-        device.drafted[:count] = drafted.to(device.drafted.device, torch.int32)
+        where = device.tokens.device
+        device.tokens[:count].scatter_(1, upload(torch.from_numpy(places), where), upload(tokens, where))
+        device.drafted[:count] = upload(drafted.to(torch.int32), where)

@@ -39,6 +39,11 @@ class Mark:
         return float(earlier._event.elapsed_time(self._event)) / 1e3
 
 
+def upload(values: Tensor, device: torch.device) -> Tensor:
+    """The host's `values` on the device, without waiting for the work it has."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
+
+
 @dataclass(frozen=True, slots=True)
 class Letter:
     """What a `Report` said, as arrays on the host, valid until a few more letters have been sent."""

@@ -12,6 +12,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 from glimpse.cache.pool import PagePool
 from glimpse.engine.device.forward import FusedForward
+from glimpse.engine.device.mail import upload
 
 CHUNK = 4096
 """Most prompt tokens in one forward."""
@@ -49,7 +50,7 @@ def read(
     importance that the last tokens give to all positions in `scores`.
     """
     stop, device = start + len(tokens), tokens.device
-    slots = torch.cat([torch.arange(first, first + count) for first, count in extents]).to(device)
+    slots = upload(torch.cat([torch.arange(first, first + count) for first, count in extents]), device)
     positions = torch.arange(start, stop, device=device)
 
     def held(layer: Tensor) -> Tensor:

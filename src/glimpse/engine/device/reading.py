@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from glimpse.cache.rows import Rows
-from glimpse.engine.device.mail import Mark
+from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.work import Core
@@ -32,7 +32,7 @@ class Reader:
         start = int(self._rows.verified_len[seat.slot])
         count = chunk_of(len(prompt) - start)
         stop, last = start + count, start + count == len(prompt)
-        tokens = self._rows.tokens[seat.slot, start:stop].to(core.decoder.device)
+        tokens = upload(self._rows.tokens[seat.slot, start:stop], core.decoder.device)
         scores = self._scores() if last and core.drafts else None
         self._throttle()
         read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)

@@ -9,6 +9,7 @@ import torch
 from glimpse.cache.rows import Rows
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.choose import settings_of
+from glimpse.engine.device.mail import upload
 from glimpse.engine.device.state import DeviceRows
 from glimpse.engine.device.work import Core
 from glimpse.engine.request import Request
@@ -36,9 +37,9 @@ class Seats:
         row, core = len(self.taken), self._core
         device, length = core.rows, len(seat.request.prompt)
         self.taken.append(seat)
-        device.tokens[row, :length] = rows.tokens[seat.slot, :length].to(device.tokens.device)
+        device.tokens[row, :length] = upload(rows.tokens[seat.slot, :length], device.tokens.device)
         pages = torch.tensor(seat.sequence.pages, dtype=torch.int32)
-        device.table[row, : len(pages)] = pages.to(device.table.device)
+        device.table[row, : len(pages)] = upload(pages, device.table.device)
         device.length[row], device.drafted[row], device.limit[row] = length, 0, seat.request.limit
         self._set(device, row, seat.request)
         core.version += 1
