@@ -12,10 +12,9 @@ from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape, Importance, Paged, PagedConfig
 
 RATIOS = [(9, 3), (6, 2), (4, 1), (5, 5)]
-SMALL = PagedConfig(block=16, waves=0.2, chunk=32)
-"""A few pieces a row, joined by the last one, some at a time."""
-APART = replace(SMALL, most=0)
-"""Joined by a launch of their own."""
+SMALL = PagedConfig(block=16, waves=0.2)
+"""A few pieces a row."""
+TILES = replace(SMALL, tile=16)
 
 
 def paged_for(batch, queries, config=SMALL):
@@ -33,26 +32,13 @@ def run(batch, queries, config=SMALL, **options):
     return paged(batch.q, batch.keys, batch.values, batch.table, batch.lengths, out=out, **options)
 
 
-@pytest.mark.parametrize("config", [SMALL, APART], ids=["last", "apart"])
 @pytest.mark.parametrize(("heads", "kv_heads"), RATIOS)
-def test_decode_over_unequal_lengths_and_idle_rows(heads, kv_heads, config, device, dtype):
+def test_decode_over_unequal_lengths_and_idle_rows(heads, kv_heads, device, dtype):
     batch = make_batch([37, 0, 1, 90], 1, heads, kv_heads, 16, device, dtype)
     right, _, _ = definitions.paged(*batch.wide())
-    out = run(batch, 1, config)
+    out = run(batch, 1)
     assert error(out, right) < TOLERANCE[dtype]
     assert (out[1] == 0).all()
-
-
-def test_joining_can_be_repeated(device, dtype):
-    batch = make_batch([90, 40], 2, 4, 2, 16, device, dtype)
-    right, _, _ = definitions.paged(*batch.wide())
-    paged = paged_for(batch, 2)
-    assert paged._join.inside and max(paged.splits.first.diff().tolist()) > 2
-    for _ in range(2):  # the second launch finds the counters as the first one left them
-        out = torch.full_like(batch.q, torch.nan)
-        paged(batch.q, batch.keys, batch.values, batch.table, batch.lengths, out=out)
-        assert error(out, right) < TOLERANCE[dtype]
-    assert (paged.arrived == 0).all()
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), RATIOS)
@@ -62,7 +48,7 @@ def test_verify_sees_causally(heads, kv_heads, device, dtype):
     assert error(run(batch, 4), right) < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("config", [SMALL, APART, replace(SMALL, tile=16)], ids=["last", "apart", "tiles"])
+@pytest.mark.parametrize("config", [SMALL, TILES], ids=["one tile", "tiles"])
 def test_rows_with_fewer_tokens_than_the_graph_has_room_for(config, device, dtype):
     batch = make_batch([33, 20, 3], 4, 6, 2, 16, device, dtype)
     counts = torch.tensor([4, 1, 2], dtype=torch.int32, device=device)
@@ -93,12 +79,12 @@ def random_trees(rows, nodes, device):
     return torch.tensor(trees, dtype=torch.int64, device=device)
 
 
-@pytest.mark.parametrize(("nodes", "config"), [(16, APART), (33, SMALL), (64, SMALL)])
-def test_large_trees_in_tiles(nodes, config, device, dtype):
+@pytest.mark.parametrize("nodes", [16, 33, 64])
+def test_large_trees_in_tiles(nodes, device, dtype):
     batch = make_batch([nodes + 45, nodes], nodes, 6, 2, 16, device, dtype)
     tree = random_trees(2, nodes, device)
     right, _, _ = definitions.paged(*batch.wide(), tree=tree)
-    assert error(run(batch, nodes, replace(config, tile=32), tree=tree), right) < TOLERANCE[dtype]
+    assert error(run(batch, nodes, replace(SMALL, tile=32), tree=tree), right) < TOLERANCE[dtype]
 
 
 def test_queries_may_lie_among_keys_and_values(device, dtype):
@@ -125,14 +111,13 @@ def test_a_head_size_between_powers_of_two(device, dtype):
     assert error(run(batch, 2), right) < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("config", [SMALL, APART], ids=["last", "apart"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_importance_and_the_new_reference(weighted, config, device, dtype):
+def test_importance_and_the_new_reference(weighted, device, dtype):
     batch = make_batch([60, 0, 18], 3, 6, 2, 16, device, dtype)
     counts = torch.tensor([3, 3, 2], dtype=torch.int32, device=device)
     reference = torch.linspace(-1, 3, 18, device=device).view(3, 6)
     weights = torch.tensor([[1.0, 0, 1], [1, 1, 1], [0, 1, 1]], device=device) if weighted else None
-    paged = paged_for(batch, 3, config)
+    paged = paged_for(batch, 3)
     right, importance, means = definitions.paged(*batch.wide(), counts=counts, reference=reference, weights=weights)
     scores = torch.zeros(3, 2, importance.shape[-1], device=device)
     fresh = reference.clone()
@@ -144,11 +129,10 @@ def test_importance_and_the_new_reference(weighted, config, device, dtype):
     assert (fresh[1] == reference[1]).all()
 
 
-@pytest.mark.parametrize("config", [SMALL, APART], ids=["last", "apart"])
-def test_importance_of_a_wide_row_is_that_of_its_first_tile(config, device, dtype):
+def test_importance_of_a_wide_row_is_that_of_its_first_tile(device, dtype):
     batch = make_batch([60, 18], 7, 6, 2, 16, device, dtype)
     reference = torch.linspace(-1, 3, 12, device=device).view(2, 6)
-    paged = paged_for(batch, 7, replace(config, tile=16))
+    paged = paged_for(batch, 7, TILES)
     assert paged.counted == 5
     _, importance, means = definitions.paged(*batch.wide(), reference=reference, counted=5)
     scores, fresh = torch.zeros(2, 2, importance.shape[-1], device=device), reference.clone()

@@ -42,10 +42,6 @@ class PagedConfig:
     """Programs per multiprocessor that the pieces should fill."""
     tile: int = 64
     """Folded rows (queries times the group) that a program takes at most; more are shared out to several."""
-    chunk: int = 4096
-    """Numbers a warp holds of the parts that it joins."""
-    most: int = 4
-    """Parts of a row are joined by the last piece up to this many chunks; more take a launch of their own."""
     linked: bool = False
     """Programmatic dependent launch (`linked`)."""
 
@@ -78,27 +74,6 @@ class Importance:
     """[rows, queries] float32: how much each query counts; None: 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
-    """How the pieces of a row are joined."""
-
-    inside: bool
-    """By the last piece to finish; else by a launch of its own, one program a query and head."""
-    rows: int
-    """Side of the block that holds a tile's real rows."""
-    chunk: int
-    """Parts held at a time."""
-
-    @classmethod
-    def plan(cls, shape: HeadShape, config: PagedConfig, queries: int, usual: int) -> _Join:
-        """For `queries` queries a program and rows that usually have `usual` pieces."""
-        rows, dim = padded(shape.group * queries), padded(shape.head_dim, 16)
-        room = max(1, config.chunk * config.warps // (rows * dim))
-        if usual <= config.most * room:
-            return cls(True, rows, min(padded(usual), padded(room + 1) // 2))
-        return cls(False, rows, min(padded(usual, 2), max(2, 8192 // dim)))
-
-
 class Paged:
     """Attention over pages for `rows` rows of `queries` tokens each; row r owns tokens r * queries and on.
 
@@ -129,8 +104,9 @@ class Paged:
         parts = (self.splits.items, shape.kv_heads, self.tiles, self.folded)
         self.part_lse = torch.empty(parts, dtype=torch.float32, device=device)
         self.part_out = torch.empty(*parts, shape.head_dim, dtype=torch.float32, device=device)
-        self.arrived = torch.zeros(rows, shape.kv_heads, self.tiles, dtype=torch.int32, device=device)
-        self._join = _Join.plan(shape, self.config, self.counted, -(-self.splits.items // rows))
+        # A joining program reads a row's usual pieces at once, as long as they fit into its registers.
+        usual = padded(-(-self.splits.items // rows), 2)
+        self.chunk = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
 
     def plan(self, lengths: Tensor) -> None:
         """Shares out rows of `lengths` [rows] int32, the rows' own tokens counted in; 0: idle."""
@@ -158,9 +134,8 @@ class Paged:
         heads lie together in `q`; all else is contiguous.
         """
         out = q.new_empty(q.shape) if out is None else out
-        self._pieces(q, keys, values, table, lengths, counts, tree, importance, out)
-        if not self._join.inside:
-            self._join_apart(out, counts, importance)
+        self._pieces(q, keys, values, table, lengths, counts, tree, importance)
+        self._join(out, counts, importance)
         return out
 
     def _pieces(
@@ -173,31 +148,27 @@ class Paged:
         counts: Tensor | None,
         tree: Tensor | None,
         importance: Importance | None,
-        out: Tensor,
     ) -> None:
         shape, config = self.shape, self.config
         weights = None if importance is None else importance.weights
         paged_kernel[(shape.kv_heads * self.tiles, self.splits.items)](
-            q, keys, values, table, lengths, counts, tree, self.splits.work, self.splits.first, self.part_out,
-            self.part_lse, self.arrived, out,
+            q, keys, values, table, lengths, counts, tree, self.splits.work, self.part_out, self.part_lse,
             None if importance is None else importance.scores,
             None if importance is None else importance.reference,
-            None if importance is None else importance.reference_out,
             weights, self.splits.items, q.stride(0), keys.stride(0), table.stride(0),
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
-            BLOCK=config.block, PAGE=self.page_size, PAD=self._join.rows, CHUNK=self._join.chunk,
-            JOINED=self._join.inside, COUNTS=counts is not None, TREE=tree is not None,
+            BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, TREE=tree is not None,
             IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
             num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 
-    def _join_apart(self, out: Tensor, counts: Tensor | None, importance: Importance | None) -> None:
+    def _join(self, out: Tensor, counts: Tensor | None, importance: Importance | None) -> None:
         join_kernel[(self.rows * self.queries, self.shape.heads)](
             self.part_out, self.part_lse, self.splits.first, counts, out,
             None if importance is None else importance.reference_out,
-            PAD=padded(self.counted), CHUNK=self._join.chunk, COUNTS=counts is not None,
-            REFERENCE=importance is not None, num_warps=4 if self._join.chunk > 16 else 2, **self._sizes(),
+            PAD=padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None, REFERENCE=importance is not None,
+            num_warps=4 if self.chunk > 16 else 2, **self._sizes(),
         )  # fmt: skip
 
     def _sizes(self) -> dict[str, int | bool]:

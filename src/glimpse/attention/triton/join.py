@@ -1,4 +1,8 @@
-"""Joining the pieces of a softmax by their log-sum-exps (base 2): by the last program to finish, or by a launch of its own."""
+"""Joining the pieces of a softmax by their log-sum-exps (base 2).
+
+Draft rows' pieces are joined by the last program to finish, decode and verify rows' by a launch of its own: there the
+parts are larger, and a join by the last program measured slower (docs/performance-gpu.md).
+"""
 
 from __future__ import annotations
 

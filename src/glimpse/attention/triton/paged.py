@@ -2,7 +2,8 @@
 
 The heads of a group and the row's queries are folded into the rows of one matrix product, so that keys and values are
 read once (by every tile of M folded rows, where there are more). Each program handles one piece (see `splits`) of one
-row and key/value head; the last piece to finish joins them (`join`). Exponents are to base 2: the scale holds log2(e).
+row and key/value head and leaves a partial result; `join_kernel` joins the pieces. Exponents are to base 2: the scale
+holds log2(e).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from glimpse.attention.triton.join import LOG2E, is_last, join
+from glimpse.attention.triton.join import LOG2E
 from glimpse.attention.triton.linked import await_previous, release
 
 STEEPEST = tl.constexpr(60.0)
@@ -83,42 +84,6 @@ def _store_importance(
     tl.store(at, sums.to(to.dtype.element_ty), mask=first & mask[None, :])
 
 
-@triton.jit
-def _finish(
-    out: tl.tensor,
-    reference_out: tl.tensor,
-    lse: tl.tensor,
-    mixed: tl.tensor,
-    row: tl.tensor,
-    head: tl.tensor,
-    tile: tl.tensor,
-    count: tl.tensor,
-    KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    EACH: tl.constexpr,
-    PAD: tl.constexpr,
-    DIM: tl.constexpr,
-    DIM_PAD: tl.constexpr,
-    REFERENCE: tl.constexpr,
-) -> None:
-    """Writes the joined rows of one tile; the first tile also writes the heads' mean log-sum-exps."""
-    r, d = tl.arange(0, PAD), tl.arange(0, DIM_PAD)
-    query, in_group = tile * EACH + r // GROUP, r % GROUP
-    real = (r < EACH * GROUP) & (query < count)
-    there = (r < EACH * GROUP) & (query < QUERIES)
-    at = (row * QUERIES + query) * (KV_HEADS * GROUP) + head * GROUP + in_group
-    mixed = tl.where(real[:, None], mixed, 0.0).to(out.dtype.element_ty)
-    tl.store(out + at[:, None] * DIM + d[None, :], mixed, mask=there[:, None] & (d < DIM)[None, :])
-    if REFERENCE:
-        known = real & (lse > float("-inf"))
-        counted = tl.sum(known.to(tl.int32), 0) // GROUP
-        for g in tl.static_range(GROUP):
-            mean = tl.sum(tl.where(known & (in_group == g), lse, 0.0), 0) / tl.maximum(counted, 1)
-            place = reference_out + row * (KV_HEADS * GROUP) + head * GROUP + g
-            tl.store(place, mean / LOG2E, mask=(tile == 0) & (counted > 0))
-
-
 @triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
 def paged_kernel(
     q: tl.tensor,
@@ -129,14 +94,10 @@ def paged_kernel(
     counts: tl.tensor,
     tree: tl.tensor,
     work: tl.tensor,
-    first: tl.tensor,
     part_out: tl.tensor,
     part_lse: tl.tensor,
-    arrived: tl.tensor,
-    out: tl.tensor,
     importance: tl.tensor,
     reference: tl.tensor,
-    reference_out: tl.tensor,
     weight: tl.tensor,
     items: tl.tensor,
     q_stride: tl.tensor,
@@ -154,9 +115,6 @@ def paged_kernel(
     DIM_PAD: tl.constexpr,
     PAGE: tl.constexpr,
     BLOCK: tl.constexpr,
-    PAD: tl.constexpr,
-    CHUNK: tl.constexpr,
-    JOINED: tl.constexpr,
     COUNTS: tl.constexpr,
     TREE: tl.constexpr,
     IMPORTANCE: tl.constexpr,
@@ -231,31 +189,8 @@ def paged_kernel(
             mask = inside & (own < 0) & (tile == 0)
             _store_importance(importance + position, mask, weights, peak, estimate, share)
 
+    part = ((item * KV_HEADS + head) * TILES + tile).to(tl.int64) * M + m
     found = total > 0
-    lse = tl.where(found, peak + tl.log2(total), float("-inf"))
+    tl.store(part_lse + part, tl.where(found, peak + tl.log2(total), float("-inf")), mask=real)
     mixed = mixed / tl.where(found, total, 1.0)[:, None]
-    pieces, before = 0, item
-    if JOINED:
-        before = tl.load(first + row)
-        pieces = tl.load(first + row + 1) - before
-    if JOINED and pieces == 1:
-        _finish(
-            out, reference_out, lse, mixed, row, head, tile, count,
-            KV_HEADS, GROUP, QUERIES, EACH, M, DIM, DIM_PAD, IMPORTANCE,
-        )  # fmt: skip
-    else:
-        PIECE: tl.constexpr = KV_HEADS * TILES * M
-        segment = head * TILES + tile
-        part = item.to(tl.int64) * PIECE + segment * M + m
-        tl.store(part_lse + part, lse, mask=real)
-        tl.store(part_out + part[:, None] * DIM + d[None, :], mixed, mask=real[:, None] & (d < DIM)[None, :])
-        if JOINED:
-            if is_last(arrived + row * (KV_HEADS * TILES) + segment, pieces):
-                place = before.to(tl.int64) * PIECE + segment * M
-                whole_lse, whole = join(
-                    part_out, part_lse, place, PIECE, pieces, EACH * GROUP, PAD, DIM, DIM_PAD, CHUNK
-                )
-                _finish(
-                    out, reference_out, whole_lse, whole, row, head, tile, count,
-                    KV_HEADS, GROUP, QUERIES, EACH, PAD, DIM, DIM_PAD, IMPORTANCE,
-                )  # fmt: skip
+    tl.store(part_out + part[:, None] * DIM + d[None, :], mixed, mask=real[:, None] & (d < DIM)[None, :])

@@ -84,26 +84,30 @@ def recalled_kernel(
     BLOCK: tl.constexpr,
     TAIL: tl.constexpr,
     PIECES: tl.constexpr,
+    PLACES: tl.constexpr,
+    SHARE: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Recalled` for the tensors."""
     piece, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + row)
     base, count = tl.load(bases + row), tl.load(counts + row)
+    selected += row.to(tl.int64) * selected_row + head * selected_head
+    keys += head.to(tl.int64) * head_stride
+    values += head.to(tl.int64) * head_stride
+    # Shares follow the places, not the count: the slots are asked for before the count is known.
+    begin = piece * SHARE
+    index = begin + tl.arange(0, BLOCK)
+    slot = tl.load(selected + index, mask=index < PLACES, other=0)
     count = tl.where(length > 0, count, 0)
-    share = (count + PIECES * BLOCK - 1) // (PIECES * BLOCK) * BLOCK
-    pieces = tl.maximum((count + share - 1) // tl.maximum(share, 1), 1)
+    pieces = tl.maximum((count + SHARE - 1) // SHARE, 1)
     if piece >= pieces:
         await_previous(LINKED)
         release(LINKED)
         return
-    begin, end = piece * share, tl.minimum(piece * share + share, count)
-    selected += row.to(tl.int64) * selected_row + head * selected_head
-    keys += head.to(tl.int64) * head_stride
-    values += head.to(tl.int64) * head_stride
-    index = begin + tl.arange(0, BLOCK)
+    end = tl.minimum(begin + SHARE, count)
     inside = index < end
-    slot = tl.load(selected + index, mask=inside, other=0).to(tl.int64)
+    slot = tl.where(inside, slot, 0).to(tl.int64)
     k, v = _fetch(keys, values, slot, inside, DIM, DIM_PAD)
     await_previous(LINKED)
     release(LINKED)
@@ -146,10 +150,6 @@ def recalled_kernel(
             tl.store(out + (heads + g)[:, None] * DIM + d[None, :], joined.to(out.dtype.element_ty), mask=fits)
 
 
-FEW = 16
-"""Rows times key/value heads that leave most of the GPU idle."""
-
-
 @dataclass(frozen=True, slots=True)
 class RecalledConfig:
     """How a launch is cut up. Changes the time and, by rounding, the last bits; never what is computed."""
@@ -166,11 +166,11 @@ class RecalledConfig:
     def fit(cls, shape: HeadShape, rows: int, device: torch.device) -> RecalledConfig:
         """What measured best on an H200 for some 500 places (docs/performance-gpu.md)."""
         segments, linked = rows * shape.kv_heads, links(device)
-        if segments <= FEW:
-            return cls(block=32, pieces=16, linked=linked)
-        if segments < processors(device):
-            return cls(block=64, pieces=8, linked=linked)
-        return cls(block=128 if shape.head_dim <= 64 else 64, pieces=4, linked=linked)
+        if 2 * segments < processors(device):
+            return cls(block=128, pieces=4, linked=linked)
+        if segments < 2 * processors(device):
+            return cls(block=128, pieces=2, stages=5 if shape.head_dim <= 64 else 3, linked=linked)
+        return cls(block=64, pieces=1, linked=linked)
 
 
 class Recalled:
@@ -217,14 +217,15 @@ class Recalled:
         write `q`, `out` and the tail's keys and values, and nothing else that is read here.
         """
         out = q.new_empty(q.shape) if out is None else out
-        shape, config = self.shape, self.config
+        shape, config, places = self.shape, self.config, selected.shape[-1]
         recalled_kernel[(config.pieces, shape.kv_heads, self.rows)](
             q, keys, values, selected, counts, bases, lengths, table, self.part_out, self.part_lse, self.arrived, out,
             q.stride(0), keys.stride(0), selected.stride(0), selected.stride(1), table.stride(0),
             float(shape.head_dim**-0.5 * LOG2E.value),
             KV_HEADS=shape.kv_heads, GROUP=shape.group, GROUP_PAD=padded(shape.group), M=padded(shape.group, 16),
             DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block, TAIL=TAIL,
-            PIECES=config.pieces, num_warps=config.warps, num_stages=config.stages,
+            PIECES=config.pieces, PLACES=places, SHARE=-(-places // (config.pieces * config.block)) * config.block,
+            num_warps=config.warps, num_stages=config.stages,
             **launch_options(config.linked),
         )  # fmt: skip
         return out

@@ -39,15 +39,14 @@ def _split_kernel(
     high = tl.maximum(tl.max(units, 0), 1)
     while low < high:
         middle = (low + high) // 2
-        needed = tl.maximum((units + middle - 1) // middle, 1)
-        fits = tl.sum(tl.where(index < rows, needed, 0), 0) <= items
+        fits = tl.sum((units + middle - 1) // middle, 0) <= items
         high = tl.where(fits, middle, high)
         low = tl.where(fits, low, middle + 1)
     grain = tl.full((), 1, tl.int32)
     while grain * 16 <= low:
         grain *= 2
     share = (low + grain - 1) // grain * grain
-    pieces = tl.where(index < rows, tl.maximum((units + share - 1) // share, 1), 0)
+    pieces = (units + share - 1) // share
     before = tl.sum(tl.where(index < me, pieces, 0), 0)
     mine = tl.sum(tl.where(index == me, pieces, 0), 0)
     step = share * UNIT
@@ -84,7 +83,7 @@ class Splits:
         return cls(rows, items, unit, work, torch.zeros(rows + 1, dtype=torch.int32, device=device))
 
     def update(self, lengths: Tensor) -> None:
-        """Splits rows of `lengths` [rows] int32 anew; 0 gives one empty piece."""
+        """Splits rows of `lengths` [rows] int32 anew; 0 gives no piece."""
         _split_kernel[(self.rows + 1,)](
             lengths, self.work, self.first, self.rows, self.items,
             UNIT=self.unit, ROWS=padded(self.rows, 2), ITEMS=padded(self.items, 2), num_warps=1,
