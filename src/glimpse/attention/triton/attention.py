@@ -14,6 +14,9 @@ from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
 
+PRODUCT_FROM = 64
+"""Folded rows from which the importance is summed by a matrix product: below, adding up is faster."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
@@ -159,7 +162,7 @@ class Paged:
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
             BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, TREE=tree is not None,
-            IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
+            IMPORTANCE=importance is not None, WEIGHTED=weights is not None, PRODUCT=self.folded >= PRODUCT_FROM,
             num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 

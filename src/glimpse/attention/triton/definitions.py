@@ -48,7 +48,8 @@ def paged(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(out, importance [rows, kv_heads, max_len], log-sum-exp means [rows, heads]); see `Paged` and `Importance`.
 
-    Of importance and means, the first `counted` queries count (None: all). Computed in the dtype of `q`: give float32 or float64. Importance is 0 where a kernel would write nothing.
+    Of importance and means, the first `counted` queries count (None: all). Computed in the dtype of `q`: give float32
+    or float64. Importance is 0 where a kernel would write nothing.
     """
     rows, kv_heads = lengths.shape[0], keys.shape[0]
     queries, group = q.shape[0] // rows, q.shape[1] // kv_heads

@@ -67,21 +67,32 @@ def _scores(
 
 @triton.jit
 def _store_importance(
-    to: tl.tensor, mask: tl.tensor, weights: tl.tensor, peak: tl.tensor, estimate: tl.tensor, share: tl.tensor
+    to: tl.tensor,
+    mask: tl.tensor,
+    weights: tl.tensor,
+    peak: tl.tensor,
+    estimate: tl.tensor,
+    share: tl.tensor,
+    DTYPE: tl.constexpr,
+    PRODUCT: tl.constexpr,
 ) -> None:
     """Stores the sum over queries of share * exp(score - estimate) at `to` [BLOCK]; `weights` are counted from `peak`.
 
-    The sum is a matrix product: adding up the rows of `weights`, which lie in different threads, would take longer.
-    The factors are taken relative to the largest, so that 16 bits hold them.
+    PRODUCT: the sum is a matrix product with operands of DTYPE, for where the rows of `weights` lie in many threads.
+    Its factors are taken relative to the largest, so that 16 bits hold them.
     """
     steep = tl.where((share > 0) & (peak > float("-inf")), tl.minimum(peak - estimate, STEEPEST), float("-inf"))
-    top = tl.maximum(tl.max(steep, 0), -STEEPEST)
-    factors = (share * tl.exp2(steep - top)).to(weights.dtype)
-    rows = tl.broadcast_to(factors[None, :], (SIDE, factors.shape[0]))
-    sums = tl.dot(rows, weights, input_precision="ieee") * tl.exp2(top)
-    first = (tl.arange(0, SIDE) == 0)[:, None]
-    at = to[None, :] + tl.zeros((SIDE, 1), tl.int32)
-    tl.store(at, sums.to(to.dtype.element_ty), mask=first & mask[None, :])
+    if PRODUCT:
+        top = tl.maximum(tl.max(steep, 0), -STEEPEST)
+        factors = (share * tl.exp2(steep - top)).to(DTYPE)
+        rows = tl.broadcast_to(factors[None, :], (SIDE, factors.shape[0]))
+        sums = tl.dot(rows, weights.to(DTYPE), input_precision="ieee") * tl.exp2(top)
+        first = (tl.arange(0, SIDE) == 0)[:, None]
+        at = to[None, :] + tl.zeros((SIDE, 1), tl.int32)
+        tl.store(at, sums.to(to.dtype.element_ty), mask=first & mask[None, :])
+    else:
+        sums = tl.sum(weights * (share * tl.exp2(steep))[:, None], 0)
+        tl.store(to, sums.to(to.dtype.element_ty), mask=mask)
 
 
 @triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
@@ -119,6 +130,7 @@ def paged_kernel(
     TREE: tl.constexpr,
     IMPORTANCE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    PRODUCT: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row, key/value head and tile of EACH queries; see `Paged` for the tensors."""
@@ -166,10 +178,10 @@ def paged_kernel(
         slot = page.to(tl.int64) * PAGE + position % PAGE
         raw, v = _scores(q_block, keys, values, slot, position >= 0, DIM, DIM_PAD, True)
         weights, fade, peak, total = softmax_step(raw, scale, peak, total)
-        weights = weights.to(v.dtype)
-        mixed = tl.dot(weights, v, mixed * fade[:, None], input_precision="ieee")
+        mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
-            _store_importance(importance + position, (position >= 0) & (tile == 0), weights, peak, estimate, share)
+            mask = (position >= 0) & (tile == 0)
+            _store_importance(importance + position, mask, weights, peak, estimate, share, v.dtype, PRODUCT)
     for start in range(plain_end, end, BLOCK):
         position = start + tl.arange(0, BLOCK)
         inside = position < end
@@ -183,11 +195,10 @@ def paged_kernel(
             visible = own[None, :] <= query[:, None]
         scores = tl.where(visible & inside[None, :] & real[:, None], raw, float("-inf"))
         weights, fade, peak, total = softmax_step(scores, scale, peak, total)
-        weights = weights.to(v.dtype)
-        mixed = tl.dot(weights, v, mixed * fade[:, None], input_precision="ieee")
+        mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
             mask = inside & (own < 0) & (tile == 0)
-            _store_importance(importance + position, mask, weights, peak, estimate, share)
+            _store_importance(importance + position, mask, weights, peak, estimate, share, v.dtype, PRODUCT)
 
     part = ((item * KV_HEADS + head) * TILES + tile).to(tl.int64) * M + m
     found = total > 0

@@ -175,8 +175,9 @@ class Selection:
         """Writes `selected` [layers, rows, kv_heads, capacity] int32 slots in order of position, and `counts` [rows].
 
         Of row r's `lengths` [rows] positions, `scored` [rows] have a score in `scores` [layers, rows, kv_heads,
-        max_len] bfloat16 (not negative; the rest counts as 0; max_len even). Selected are the sinks, the recent ones, and the best of
-        the rest (equal ones: the lowest position), `budgets` [rows] in all, or every position of a row with fewer.
+        max_len] bfloat16 (not negative; the rest counts as 0; max_len even). Selected are the sinks, the recent ones,
+        and the best of the rest (equal ones: the lowest position), `budgets` [rows] in all, or every position of a row
+        with fewer.
         Integers are int32. With `running`, shaped like `scores`, and `decays` [rows] float32: running becomes
         decay * running + scores, and is what counts; a row's first selection has decay 0. Raises ArgumentError where
         the always selected ones do not fit, or for scores of another kind.
