@@ -45,9 +45,9 @@ class ExactWindow:
         ids = torch.arange(width, device=q.device)
         pages = table[:, (ids // page_size).clamp_max(table.shape[1] - 1)].long()
         own = keys[:, pages * page_size + ids % page_size].transpose(0, 1).float()
-        grouped = q.view(rows, queries, shape.kv_heads, shape.group, shape.head_dim).permute(0, 2, 1, 3, 4).float()
+        grouped = q.reshape(rows, queries, shape.kv_heads, shape.group, shape.head_dim).permute(0, 2, 1, 3, 4).float()
         scores = grouped.flatten(2, 3) @ own.transpose(-1, -2) * float(shape.head_dim**-0.5)
-        scores = scores.unflatten(2, (queries, shape.group))
+        scores = scores.view(rows, shape.kv_heads, queries, shape.group, width)
         last = lengths[:, None] - queries + torch.arange(queries, device=q.device)
         hidden = ids > last[..., None]
         weights = torch.softmax(scores.masked_fill(hidden[:, None, :, None], -torch.inf), -1)
