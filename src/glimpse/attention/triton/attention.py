@@ -14,6 +14,8 @@ from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
 
+TREE = 16
+"""Queries a row from which a tree is meant."""
 PRODUCT_FROM = 64
 """Folded rows from which the importance is summed by a matrix product: below, adding up is faster."""
 
@@ -56,10 +58,15 @@ class PagedConfig:
         """
         m, linked = padded(shape.group * queries, 16), links(device)
         if 2 * rows * shape.kv_heads < processors(device):
-            return cls(block=64, warps=2 if m == 16 else 4, linked=linked)
+            return cls(block=64, warps=2 if m <= 32 else 4, linked=linked)
+        if shape.head_dim <= 64 and m == 16:
+            two_pieces = 2 * rows * shape.kv_heads / processors(device)
+            return cls(block=32, warps=1, stages=3, waves=max(11.0, two_pieces + 0.01), linked=linked)
         if shape.head_dim <= 64 and m <= 32:
             return cls(block=64, warps=1, stages=3, waves=8.0, linked=linked)
-        return cls(block=64 if m <= 32 else 128, warps=2 if m <= 32 else 4, linked=linked)
+        if m <= 32:
+            return cls(block=64, warps=2, linked=linked)
+        return cls(block=64 if shape.head_dim > 64 and queries >= TREE else 128, warps=4, linked=linked)
 
 
 @dataclass(frozen=True, slots=True)
