@@ -1,21 +1,35 @@
 """Do verify rows pick what decode rows pick? Every position judged by teacher-forcing the plain text.
 
 A difference is a near tie when the scores log p + noise of both tokens, by the verify row's logits, are no further
-apart than twice what the two paths' logits differ by near the top (99 of 100 positions), over the temperature. A pick
+apart than twice `MOVE` of the dtype, over the temperature: each of the two tokens' logits may move by that much. A pick
 that one path's truncation cuts off counts by the same scores.
+
+    PYTHONPATH=src python3 benchmarks/gpu_ties.py --model demo.gguf --ids ids.npz
+
+measures anew what `MOVE` is to be, on places of the text that no benchmark judges.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from gpu_cells import Cell
+from gpu_cells import SAMPLED, Cell, read_ids
 from torch import Tensor
 
+from glimpse.model import load_checkpoint
 from glimpse.sampling.noise import Role, gumbel
 
 TOP = 50
+MOVE: dict[torch.dtype, float] = {}
+"""By how much the two paths' top logits differ, at most, at 999 of 1,000 positions."""
+ELSEWHERE = 8500
+"""Tokens by which the places measured for `MOVE` lie behind those that benchmarks judge: their contexts end before."""
 
 
 class Watched:
@@ -61,12 +75,12 @@ def judge(cell: Cell, text: Tensor, gamma: int, temperature: float, blocks: int 
     differ = torch.cat([pair[0] for pair in pairs])
     margins = torch.cat([pair[1] for pair in pairs])[differ]
     moved = torch.cat([pair[2] for pair in pairs])
-    limit = 2 * float(moved.quantile(0.99)) / (temperature or 1.0)
+    limit = 2 * MOVE[cell.batch.decoder.dtype] / (temperature or 1.0)
     return {
         "positions": len(differ), "differ": int(differ.sum()), "limit": limit,
         "margins": sorted(float(margin) for margin in margins), "within": int((margins <= limit).sum()),
         "logits_differ_median": float(moved.median()), "logits_differ_p99": float(moved.quantile(0.99)),
-        "logits_differ_most": float(moved.max()),
+        "logits_differ_p999": float(moved.quantile(0.999)), "logits_differ_most": float(moved.max()),
     }  # fmt: skip
 
 
@@ -83,3 +97,44 @@ def compare(
         noise = gumbel(cell.batch.rows.seeds, length.long(), Role.TARGET, 0, both)
         values = values / temperature + noise
     return own != picked, (values[:, 0] - values[:, 1]).abs(), moved
+
+
+def plain_text(cell: Cell, tokens: int) -> Tensor:
+    """[rows, width]: the prompts and about `tokens` plain tokens behind them."""
+    cell.batch.rewind()
+    for _ in range(tokens):
+        cell.batch.rounds.plain()
+    text = cell.batch.rows.tokens.clone()
+    cell.batch.rewind()
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--ids", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--context", type=int, default=8000)
+    parser.add_argument("--gammas", default="4,8")
+    parser.add_argument("--dtypes", default="bfloat16,float16")
+    options = parser.parse_args()
+    ids, found = np.roll(read_ids(options.ids), -ELSEWHERE), {}
+    gammas = [int(gamma) for gamma in options.gammas.split(",")]
+    for name in options.dtypes.split(","):
+        dtype = getattr(torch, name)
+        MOVE[dtype] = float("inf")
+        with torch.inference_mode():
+            model = load_checkpoint(options.model, dtype=dtype, device="cuda")
+            cell = Cell(model, ids, options.context, options.rows, 512, max(gammas))
+            text = plain_text(cell, 5 * (max(gammas) + 1))
+            for gamma in gammas:
+                found[f"{name} {gamma}"] = judge(cell, text, gamma, SAMPLED["temperature"], 5)
+                print(name, gamma, {key: value for key, value in found[f"{name} {gamma}"].items() if key != "margins"},
+                      flush=True)  # fmt: skip
+        del cell, model
+        torch.cuda.empty_cache()
+    (Path(os.environ.get("OUT", ".")) / "moves.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

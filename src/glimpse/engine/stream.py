@@ -9,7 +9,9 @@ from glimpse.engine.face import EngineFace
 from glimpse.engine.request import Progress, Request
 
 
-def follow(engine: EngineFace, request: Request, report: Callable[[EngineFace], None]) -> Generator[Progress, None, None]:
+def follow(
+    engine: EngineFace, request: Request, report: Callable[[EngineFace], None]
+) -> Generator[Progress, None, None]:
     """Every commit of the request, whoever runs the steps; closing the iterator cancels it.
 
     Runs the engine itself while there is nothing to read, and calls `report` after each such step.

@@ -25,7 +25,7 @@ class Scores:
     """Where a prompt leaves the importance of its positions."""
 
     fresh: Tensor
-    """[layers, kv_heads, width] float32."""
+    """[layers, kv_heads, width], any float dtype."""
     reference: Tensor
     """[layers, heads] float32."""
 

@@ -10,6 +10,7 @@ from glimpse.engine.device.settings import Learn
 from glimpse.engine.device.settings import RoundSettings as RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
 from glimpse.engine.device.work import Core, Work
+from glimpse.engine.device.work import dense_embedding as dense_embedding
 from glimpse.model import Decoder
 
 

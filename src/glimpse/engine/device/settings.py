@@ -15,6 +15,8 @@ class RoundSettings:
     budget: RecallBudget
     decay: float = 0.5
     """What is left of a position's importance after a round (docs/performance-gpu.md)."""
+    window: int = 0
+    """Instead of the kernels' statistic, the paper's exact one over that many accepted queries (16 there): slow."""
 
 
 class Learn(IntEnum):

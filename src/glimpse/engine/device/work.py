@@ -14,6 +14,7 @@ from glimpse.engine.device.choose import Choose
 from glimpse.engine.device.forward import FusedForward
 from glimpse.engine.device.settings import Learn, RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.engine.device.window import ExactWindow
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import Decoder
 from glimpse.model.embedding import DenseEmbedding
@@ -44,7 +45,13 @@ class Core:
         budget = settings.budget
         self._select = Selection(pool.page_size, budget.sinks, budget.recent)
         self.scored, self.known = torch.zeros(2, rows.size, dtype=torch.int32, device=device).unbind()
-        decays = torch.tensor([0.0, settings.decay, 0.0], device=device)
+        self.window: ExactWindow | None = None
+        if settings.window:
+            width = self.recall.fresh.shape[-1]
+            self.window = ExactWindow(
+                self.shape, spec.layers, rows.size, width, rows.most + 1, settings.window, device
+            )  # fmt: skip
+        decays = torch.tensor([0.0, 0.0 if settings.window else settings.decay, 0.0], device=device)
         self._decays = decays[:, None].repeat(1, rows.size)
 
     @property
@@ -74,10 +81,15 @@ class Core:
         recall.count[row], recall.base[row] = counts[row], length - 1
 
     def begin_all(self, learn: Learn) -> None:
-        """Chooses the sets of all active rows from the importance that there is of their whole length."""
+        """Chooses the sets of all active rows from the importance that there is of their whole length.
+
+        Learn.ANEW: it is that of their prompts.
+        """
         torch.mul(self.rows.length - 1, self.rows.active, out=self.known)
         self.scored.copy_(self.known)
         self.choose_sets(learn)
+        if self.window is not None and learn is Learn.ANEW:
+            self.window.begin(self.recall.fresh)
 
     def _run_selection(self, scored: Tensor, lengths: Tensor, counts: Tensor, learn: Learn) -> None:
         recall, budget = self.recall, self.settings.budget
@@ -116,11 +128,14 @@ class Work:
     """
 
     def __init__(self, core: Core, size: int, queries: int) -> None:
-        """Raises ArgumentError for more tokens than the rows were made for."""
+        """Raises ArgumentError for more tokens than the rows were made for, and for some of the rows where the exact
+        statistic is asked for, which knows all of them only."""
         self._core, self._queries, self._rows = core, queries, core.rows.first(size)
         most, device = self._rows.most, core.decoder.device
         if queries > most + 1:
             raise ArgumentError(f"a draft of {queries - 1} tokens; these rows were made for at most {most}")
+        if core.window is not None and size != core.rows.size:
+            raise ArgumentError(f"the exact statistic of {core.rows.size} rows cannot be kept for {size} of them")
         self.choose = Choose(self._rows, queries, core.vocab)
         self._paged = Paged(core.shape, size, queries, core.pool.page_size, device)
         self._recall = core.recall.first(size) if core.drafts else None
@@ -152,7 +167,11 @@ class Work:
 
         def mix(layer: int, q: Tensor) -> Tensor:
             keys, values = core.pool.keys[layer], core.pool.values[layer]
-            importance = self._importance(layer) if learn else None
+            importance = None
+            if learn and core.window is None:
+                importance = self._importance(layer)
+            elif learn and core.window is not None:
+                core.window.observe(layer, q, keys, rows.table, core.pool.page_size, fed.lengths)
             return paged(q, keys, values, rows.table, fed.lengths, counts=fed.counts, importance=importance)
 
         hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
@@ -162,6 +181,8 @@ class Work:
             rows.tokens, fed, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active, rows.limit,
             rows.report.verdict, out=self._kept,
         )  # fmt: skip
+        if learn and core.window is not None:
+            core.window.settle(rows.counts, core.recall.fresh)
         if learn:
             core.choose_sets(learn)
 
