@@ -8,7 +8,9 @@ Without a model a random one of the demo's shape is made: host time does not dep
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
+import pstats
 import tempfile
 import time
 from pathlib import Path
@@ -62,7 +64,7 @@ def bare_seconds(engine: Any, rows: int, drafts: int, steps: int) -> float:
     return (time.perf_counter() - begun) / steps
 
 
-def measure(llm: LLM, rows: int, context: int, arm: str) -> dict[str, Any]:
+def measure(llm: LLM, rows: int, context: int, arm: str, *, profile: bool) -> dict[str, Any]:
     """One arm at one batch."""
     device = llm.variant(**ARMS[arm])
     engine = device._engine
@@ -76,14 +78,20 @@ def measure(llm: LLM, rows: int, context: int, arm: str) -> dict[str, Any]:
         engine.add(request)
     while not all(len(request.committer.token_ids) > 8 for request in requests):
         engine.step()
-    walls = [wall_seconds(engine, STEPS) for _ in range(REPEATS)]
+    repeats = 10 if arm == "entropy" else REPEATS  # its ever new lengths are captured in the first ones
+    walls = [wall_seconds(engine, STEPS) for _ in range(repeats)]
     written = sum(len(request.committer.token_ids) for request in requests)
     found: dict[str, Any] = {"rows": rows, "context": context, "arm": arm, "wall_ms": 1e3 * median(walls)}
+    found["walls_ms"] = [round(1e3 * wall, 3) for wall in walls]
     if arm != "entropy":
         drafts = ARMS[arm].get("draft_tokens", 0)
         bares = [bare_seconds(engine, rows, drafts, 8) for _ in range(REPEATS)]
         found |= {"bare_ms": 1e3 * median(bares), "not_hidden": 1 - median(bares) / median(walls)}
     found |= {"written": written, **engine.facts, "lengths": dict(requests[0].speculation.draft_lengths)}
+    if profile and arm == "entropy":
+        watch = cProfile.Profile()
+        watch.runcall(wall_seconds, engine, STEPS)
+        pstats.Stats(watch).sort_stats("tottime").print_stats(16)
     for request in requests:
         engine.cancel(request)
     return found
@@ -97,6 +105,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=2000)
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--profile", action="store_true", help="print where the host's time goes")
     given = parser.parse_args()
     rows = [int(count) for count in given.rows.split(",")]
     results = []
@@ -105,7 +114,7 @@ def main() -> None:
         llm = LLM(model, drafter="none", pacer="fixed", device="cuda", max_batch_size=max(rows), seed=0)
         for count in rows:
             for arm in given.arms.split(","):
-                results.append(measure(llm, count, given.context, arm))
+                results.append(measure(llm, count, given.context, arm, profile=given.profile))
                 print(json.dumps(results[-1]), flush=True)
                 if given.out:
                     given.out.write_text(json.dumps(results, indent=1))

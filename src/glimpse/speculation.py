@@ -24,6 +24,8 @@ class Speculation:
     """Rounds without a draft: one token each, as plain decoding."""
     graph_steps: int = 0
     """Decoding steps of this request that the GPU ran as CUDA graphs."""
+    waiting_steps: int = 0
+    """Of these, the ones before which the GPU had to wait for drafts that the host made of what it had just read."""
     eager_steps: Counter[str] = field(default_factory=Counter)
     """Its other decoding steps where graphs were to be expected, by the reason why they were not."""
     draft_lengths: Counter[int] = field(default_factory=Counter)
@@ -109,5 +111,6 @@ class Speculation:
             "acceptance_by_position": self.acceptance_by_position,
         }
         if self.graph_steps or self.eager_steps:
-            report |= {"graph_steps": self.graph_steps, "eager_steps": dict(self.eager_steps)}
+            report |= {"graph_steps": self.graph_steps, "waiting_steps": self.waiting_steps}
+            report["eager_steps"] = dict(self.eager_steps)
         return report if self.lossless else {**report, "lossless": False}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from glimpse.engine.device.graphs import Graphs
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
 from tiny import write_tiny_checkpoint
@@ -77,6 +78,7 @@ def test_the_text_is_the_cpus(llms, pages, name, temperature):
     assert not any(output.speculation.eager_steps for output in found)
     assert found[0].settings["graphs"] > 0
     assert found[0].settings["graph_bytes"] >= 0
+    assert all((output.speculation.waiting_steps > 0) == (name == "lookup") for output in found)
 
 
 def test_eager_requests_run_beside(llms, pages):
@@ -111,3 +113,35 @@ def test_a_closed_stream_frees_its_row(llms, pages):
     assert not device._engine.busy
     prompts, params = prompts_of(cpu, 47), params_of(0.0, 9)
     assert ids_of(device.generate(prompts, params)) == ids_of(cpu.generate(prompts, params))
+
+
+def test_few_graphs_are_enough(llms, pages):
+    """Those used longest ago are dropped and captured anew."""
+    cpu, gpu = llms
+    prompts, params = prompts_of(cpu, 40, 47, 100, 17), params_of(0.0, 9, 12, 5, 20)
+    device = gpu.variant(**ENGINES["sparse"])
+    device._engine._launcher.graphs = Graphs(torch.device("cuda"), device._engine._core.quiet, most=2)
+    found = device.generate(prompts, params)
+    assert ids_of(found) == ids_of(cpu.generate(prompts, params))
+    assert found[0].settings["graphs"] <= 2
+    assert found[0].settings["graphs_dropped"] > 0
+
+
+class Nothing:
+    """State that a warm-up leaves alone anyway."""
+
+    def wake(self):
+        pass
+
+
+def test_what_cannot_be_captured_runs_all_the_same():
+    """A function that asks the device something waits for it: no graph can."""
+    graphs, total = Graphs(torch.device("cuda"), Nothing), torch.zeros((), device="cuda")
+    seen = []
+    for _ in range(2):
+        ran = graphs.run(("asks",), lambda: seen.append(total.add_(1).item()))
+        assert not ran.graph
+        assert "could not be captured" in ran.reason
+    assert graphs.run(("adds",), lambda: total.add_(1)).graph
+    assert seen[-1] == seen[-2] + 1
+    assert len(graphs) == 1

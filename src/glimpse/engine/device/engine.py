@@ -53,8 +53,8 @@ class DeviceEngine:
         self._launcher, self._mail = Launcher(core), Mail(core.rows.report)
         most = min(core.rows.most, longest_draft(core.decoder))
         self._pace = Pace(parts.pacer, most, foretells=foretells(parts), drafts=core.drafts)
-        self._settler = DeviceSettler(parts, drafts=core.drafts)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward
+        self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits)
         self._host_drafts = HostDrafts(parts, core.rows) if waits else None
 
     @property

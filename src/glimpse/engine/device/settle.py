@@ -71,9 +71,10 @@ class Mirror:
 class DeviceSettler:
     """Turns reports into output."""
 
-    def __init__(self, parts: Parts, *, drafts: bool) -> None:
-        """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step."""
-        self._parts, self._drafts = parts, drafts
+    def __init__(self, parts: Parts, *, drafts: bool, waits: bool) -> None:
+        """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step; `waits`: it waits for
+        the host's drafts."""
+        self._parts, self._drafts, self._waits = parts, drafts, waits
         self._mirror = Mirror(parts.rows)
         self.doubtful = False
         """Whether the last report had a row whose draft may have made its logits not finite."""
@@ -102,6 +103,7 @@ class DeviceSettler:
                 continue
             if ran.graph:
                 speculation.graph_steps += launched.steps
+                speculation.waiting_steps += launched.steps if self._waits else 0
             else:
                 speculation.eager_steps[ran.reason] += launched.steps
         if not ran.fresh:
