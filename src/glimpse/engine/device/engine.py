@@ -50,9 +50,10 @@ class DeviceEngine:
         self._residents = Residents(parts)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats)
-        self._launcher, self._mail = Launcher(core), Mail(core.rows.report)
+        known = foretells(parts)
+        self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
         most = min(core.rows.most, longest_draft(core.decoder))
-        self._pace = Pace(parts.pacer, most, foretells=foretells(parts), drafts=core.drafts)
+        self._pace = Pace(parts.pacer, most, foretells=known, drafts=core.drafts)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward
         self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits)
         self._host_drafts = HostDrafts(parts, core.rows) if waits else None

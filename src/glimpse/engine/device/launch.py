@@ -12,8 +12,8 @@ from glimpse.engine.device.work import Core, Work
 
 STEPS = 16
 """Draft steps in one graph, at most."""
-EXACT = 9
-"""Up to so many query tokens a row a graph is made for each number; beyond, for every fourth."""
+WIDTHS = (1, 2, 3, 5, 7, 9)
+"""Query tokens a row that graphs are made for where drafts have any length; beyond, every fourth number."""
 WORKS = 48
 """Shapes of steps (rows, query tokens) kept, with their buffers and graphs."""
 
@@ -21,8 +21,9 @@ WORKS = 48
 class Launcher:
     """Runs the steps of the first `rows` rows."""
 
-    def __init__(self, core: Core) -> None:
-        self._core, self._capacity = core, core.rows.size
+    def __init__(self, core: Core, *, exact: bool) -> None:
+        """`exact`: drafts have few lengths, so that each is worth a graph of its own."""
+        self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
         self._works: OrderedDict[tuple[int, int], tuple[Work, int]] = OrderedDict()
 
@@ -44,8 +45,12 @@ class Launcher:
 
     def queries(self, drafted: int) -> int:
         """Query tokens a row that such drafts are verified with."""
-        exact = drafted + 1
-        return exact if exact <= EXACT else min(-(-drafted // 4) * 4, self._core.rows.most) + 1
+        least = drafted + 1
+        if self._exact or least > WIDTHS[-1]:
+            wide = least if self._exact else -(-drafted // 4) * 4 + 1
+        else:
+            wide = next(width for width in WIDTHS if width >= least)
+        return min(wide, self._core.rows.most + 1)
 
     def _bucket(self, rows: int) -> int:
         return min(1 << (rows - 1).bit_length(), self._capacity)

@@ -1,0 +1,63 @@
+"""For how many rows and tokens graphs are made."""
+
+from __future__ import annotations
+
+import pytest
+
+from glimpse.cache.pool import CacheShape, PagePool
+from glimpse.cache.recall import RecallBudget
+from glimpse.engine.device.launch import Launcher
+from glimpse.engine.device.settings import RoundSettings
+from glimpse.engine.device.state import DeviceRows
+from glimpse.engine.device.work import Core
+from tiny import tiny_decoder
+
+MOST = 14
+
+
+@pytest.fixture(scope="module")
+def core():
+    """Six rows without recall sets."""
+    decoder = tiny_decoder(num_hidden_layers=1)
+    pool = PagePool(CacheShape(1, 2, 8), 4, 16, decoder.dtype)
+    return Core(decoder, pool, DeviceRows.empty(6, 64, MOST, 4, "cpu"), None, RoundSettings(RecallBudget()), 97)
+
+
+def test_drafts_of_any_length_share_few_widths(core):
+    launcher = Launcher(core, exact=False)
+    assert [launcher.queries(drafted) for drafted in range(MOST + 1)] == [
+        1,
+        2,
+        3,
+        5,
+        5,
+        7,
+        7,
+        9,
+        9,
+        13,
+        13,
+        13,
+        13,
+        15,
+        15,
+    ]
+
+
+def test_known_lengths_have_their_own_width(core):
+    launcher = Launcher(core, exact=True)
+    assert [launcher.queries(drafted) for drafted in (0, 3, 10, MOST)] == [1, 4, 11, MOST + 1]
+
+
+def test_rows_share_few_buckets_up_to_all_of_them(core):
+    launcher = Launcher(core, exact=True)
+    assert [launcher._bucket(rows) for rows in range(1, 7)] == [1, 2, 4, 4, 6, 6]
+
+
+def test_shapes_not_used_for_longest_are_given_up(core, monkeypatch):
+    monkeypatch.setattr("glimpse.engine.device.launch.WORKS", 2)
+    launcher = Launcher(core, exact=True)
+    made = [launcher._work(rows, 1) for rows in (1, 2)]
+    assert launcher._work(1, 1) is made[0]
+    launcher._work(4, 1)
+    assert list(launcher._works) == [(1, 1), (4, 1)]
