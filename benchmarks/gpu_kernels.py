@@ -42,7 +42,7 @@ RECALLED = [RecalledConfig(block=b, pieces=p, warps=w, stages=s)
             for b, p, w, s in itertools.product((32, 64, 128), (1, 2, 4, 8, 16), (1, 2, 4), (3, 5))]  # fmt: skip
 SELECT = [Selection(cases.PAGE, resident=r, warps=w) for r, w in itertools.product((0, 16384), (4, 8))]
 SAMPLE = [SampleConfig(group=g, groups=4096 // g, tile=t, warps=w)
-          for g, t, w in itertools.product((128, 256), (2048, 4096, 8192), (4, 8, 16))]  # fmt: skip
+          for g, t, w in itertools.product((32, 64, 256), (2048, 4096), (4, 8))]  # fmt: skip
 
 Calls = list[Callable[[], object]]
 
