@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +12,7 @@ from glimpse.attention.triton.attention import HeadShape, Importance, Paged, Pag
 from glimpse.attention.triton.picking import RowSettings, Sample, SampleConfig
 from glimpse.attention.triton.recalled import Recalled, RecalledConfig
 from glimpse.attention.triton.select import Selection, capacity
+from glimpse.attention.triton.sizes import links
 
 SHAPES = {"8b": HeadShape(32, 8, 128), "135m": HeadShape(9, 3, 64)}
 MODEL_LAYERS = {"8b": 32, "135m": 30}
@@ -18,6 +20,7 @@ PAGE = 16
 COLD = 400 << 20
 """Bytes to go through before a buffer is used again: several times the L2 cache."""
 TAIL = 8
+C = TypeVar("C", PagedConfig, RecalledConfig)
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Cell:
         self, config: PagedConfig | None, importance: bool, tree: torch.Tensor | None = None
     ) -> list[Callable[[], object]]:
         """One call a layer."""
-        paged = Paged(self.shape, self.batch, self.queries, PAGE, "cuda", config)
+        paged = Paged(self.shape, self.batch, self.queries, PAGE, "cuda", linked(config))
         paged.plan(self.lengths)
 
         def call(layer: int) -> Callable[[], object]:
@@ -87,7 +90,7 @@ class Cell:
         self, config: RecalledConfig | None, selected: torch.Tensor, counts: torch.Tensor
     ) -> list[Callable[[], object]]:
         """One call a layer, other slots in each."""
-        recalled = Recalled(self.shape, self.batch, PAGE, "cuda", config)
+        recalled = Recalled(self.shape, self.batch, PAGE, "cuda", linked(config))
         bases = self.lengths - TAIL
 
         def call(layer: int) -> Callable[[], object]:
@@ -97,6 +100,11 @@ class Cell:
             )
 
         return [call(layer) for layer in range(self.layers)]
+
+
+def linked(config: C | None) -> C | None:
+    """The settings launched as the defaults are: linked where the device can."""
+    return config and replace(config, linked=links(torch.device("cuda")))
 
 
 def recalled_bytes(shape: HeadShape, batch: int, budget: int) -> int:

@@ -190,3 +190,9 @@ def test_long_rows_get_more_pieces(device):
     batch = make_batch([320, 16, 16], 1, 2, 1, 16, device)
     first = paged_for(batch, 1, PagedConfig(block=16, waves=0.1)).splits.first.tolist()
     assert first == [0, 10, 11, 12]
+
+
+@pytest.mark.parametrize(("shape", "rows", "queries"), [((9, 3, 64), 64, 9), ((32, 8, 128), 16, 8), ((9, 3, 64), 1, 9)])
+def test_decode_and_short_verify_rows_are_cut_alike(shape, rows, queries, device):
+    decode, verify = (PagedConfig.fit(HeadShape(*shape), rows, count, device) for count in (1, queries))
+    assert decode == verify

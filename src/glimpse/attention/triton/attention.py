@@ -54,14 +54,12 @@ class PagedConfig:
     def fit(cls, shape: HeadShape, rows: int, queries: int, device: torch.device) -> PagedConfig:
         """What measured best on an H200 (docs/performance-gpu.md), by the side M of the folded matrix and the head.
 
-        Where rows fill the machine, one warp does a whole block of a small M: it exchanges nothing with others.
+        Where rows fill the machine, one warp does a whole block of a small M: it exchanges nothing with others. Decode
+        and short verify rows have the same blocks and pieces, so that both come to the same bits.
         """
         m, linked = padded(shape.group * queries, 16), links(device)
         if 2 * rows * shape.kv_heads < processors(device):
             return cls(block=64, warps=2 if m <= 32 else 4, linked=linked)
-        if shape.head_dim <= 64 and m == 16:
-            two_pieces = 2 * rows * shape.kv_heads / processors(device)
-            return cls(block=32, warps=1, stages=3, waves=max(11.0, two_pieces + 0.01), linked=linked)
         if shape.head_dim <= 64 and m <= 32:
             return cls(block=64, warps=1, stages=3, waves=8.0, linked=linked)
         if m <= 32:

@@ -42,9 +42,9 @@ class Picks:
 class SampleConfig:
     """How the launches are cut up. Changes the time, never the token."""
 
-    group: int = 64
+    group: int = 256
     """Tokens of which only the peak is looked at to bound the candidates."""
-    groups: int = 64
+    groups: int = 16
     """Groups a program of the first launch handles."""
     tile: int = 4096
     """Logits that a program of the second launch looks at at a time."""

@@ -37,7 +37,9 @@ def _bound(
         count = tl.sum((key >= middle).to(tl.int32), 0)
         low = tl.where(count >= rank, middle, low)
         high = tl.where(count >= rank, tl.where(count == rank, middle, high), middle - 1)
-    return unsorted((low << EMPTY).to(tl.int32))
+    # The bits that were left out are ones in the keys of negative numbers, zeros in those of the others.
+    rest: tl.constexpr = (1 << EMPTY) - 1
+    return unsorted(((low << EMPTY) | tl.where(low < 0, rest, 0)).to(tl.int32))
 
 
 @triton.jit
