@@ -70,6 +70,28 @@ def test_drafts_of_the_host(llm):
     assert outputs[0].speculation.drafted > 0
 
 
+def test_prompts_are_read_in_parts_over_scattered_pages(llm, monkeypatch):
+    """Parts of at most 16 tokens; another row goes on meanwhile."""
+    for module in ("prefill", "reading"):
+        monkeypatch.setattr(f"glimpse.engine.device.{module}.CHUNK", 16)
+    prompts, pool = prompts_of(llm, 10, 57), llm.loaded.pool
+    right = ids_of(llm.generate(prompts, greedy(4)))
+    held = [page for first in (1, 3, 5) for page in pool.allocate(1, first)]
+    device = on_device(llm, **SPARSE)
+    engine, (short, long) = device._engine, device._requests(prompts, greedy(4))
+    engine.add(short)
+    engine.add(long)
+    left = []
+    while not (short.finished and long.finished):
+        engine.step()
+        left.append((engine.prefill_left(long), len(short.committer.token_ids)))
+    pool.release(held)
+    assert [list(request.committer.token_ids) for request in (short, long)] == right
+    # 57 tokens are four parts; the first did not fit beside the short prompt.
+    assert [count for count, _ in left[:4]] == [57, 42, 28, 14]
+    assert left[2][1] > 0
+
+
 def test_a_stop_ends_a_row_within_a_round(llm):
     (prompt,) = prompts_of(llm, 40)
     written = ids_of(llm.generate([prompt], greedy(6)))[0]

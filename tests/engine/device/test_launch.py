@@ -6,10 +6,10 @@ import pytest
 
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.recall import RecallBudget
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRows
-from glimpse.engine.device.work import Core
 from tiny import tiny_decoder
 
 MOST = 14

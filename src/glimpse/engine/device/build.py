@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.counted import CountedEngine
-from glimpse.engine.device.eligible import longest_draft, why_not_engine, why_not_request
+from glimpse.engine.device.eligible import LONGEST, why_not_engine, why_not_request
 from glimpse.engine.device.engine import DeviceEngine
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
-from glimpse.engine.device.work import Core
 from glimpse.engine.face import EngineFace
 from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
@@ -44,7 +44,7 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
 def _core(parts: Parts) -> Core:
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
-    most = max(1, min(parts.pacer.most, longest_draft(decoder)))
+    most = max(1, min(parts.pacer.most, LONGEST))
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
     if parts.drafter.needs_forward:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from glimpse.acceptance.exact import Coupled
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
-from glimpse.model import Decoder
 from glimpse.sampling.params import ResolvedParams
 
-FOLDED = 128
-"""Query heads of a group times query tokens of a row that verification kernels take at most."""
+LONGEST = 63
+"""The longest draft that the device verifies: with the last committed token, 64 query tokens."""
 
 
 def why_not_request(params: ResolvedParams) -> str | None:
@@ -38,16 +37,11 @@ def why_not_engine(parts: Parts) -> str | None:
         return f"drafter {drafter.name!r} feeds forwards of its own"
     if drafter.importance and not drafter.needs_forward:
         return f"drafter {drafter.name!r} wants attention weights"
-    if foretells(parts) and drafter.drafts and most > longest_draft(parts.decoder):
-        return f"drafts of {most} tokens (at most {longest_draft(parts.decoder)} for this model)"
+    if foretells(parts) and drafter.drafts and most > LONGEST:
+        return f"drafts of {most} tokens, where {LONGEST} are the most"
     return None
 
 
 def foretells(parts: Parts) -> bool:
     """Whether the pacer's draft lengths do not depend on what is drafted."""
     return bool(getattr(parts.pacer, "foretells", False))
-
-
-def longest_draft(decoder: Decoder) -> int:
-    """The longest draft that the verification kernels take of this model."""
-    return FOLDED // (decoder.spec.heads // decoder.spec.kv_heads) - 1

@@ -9,7 +9,8 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
-from glimpse.engine.device.eligible import foretells, longest_draft, why_not_request
+from glimpse.engine.device.core import Core
+from glimpse.engine.device.eligible import foretells, why_not_request
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.host_drafts import HostDrafts
 from glimpse.engine.device.launch import Launcher
@@ -18,7 +19,6 @@ from glimpse.engine.device.pace import Move, Pace
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched, Timed
-from glimpse.engine.device.work import Core
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, keep_prompt
 from glimpse.engine.memory import within_memory
@@ -52,8 +52,7 @@ class DeviceEngine:
         self._reader = Reader(core, parts.rows, self._seats)
         known = foretells(parts)
         self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
-        most = min(core.rows.most, longest_draft(core.decoder))
-        self._pace = Pace(parts.pacer, most, foretells=known, drafts=core.drafts)
+        self._pace = Pace(parts.pacer, core.rows.most, foretells=known, drafts=core.drafts)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward
         self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits)
         self._host_drafts = HostDrafts(parts, core.rows) if waits else None

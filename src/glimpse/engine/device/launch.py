@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Ran
 from glimpse.engine.device.settings import Learn
-from glimpse.engine.device.work import Core, Work
+from glimpse.engine.device.work import Work
 
 STEPS = 16
 """Draft steps in one graph, at most."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from glimpse.cache.rows import Rows
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
 from glimpse.engine.device.seats import Seat, Seats
-from glimpse.engine.device.work import Core
 
 
 class Reader:
@@ -19,18 +19,20 @@ class Reader:
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
 
-    def step(self) -> bool:
-        """Reads up to `CHUNK` prompt tokens; whether there were any."""
-        budget = CHUNK
-        begun = bool(self.queue)
-        while self.queue and budget > 0:
-            budget -= self._read(self.queue[0])
-        return begun
+    def step(self) -> None:
+        """Reads up to `CHUNK` prompt tokens."""
+        have = 0
+        while self.queue and (have == 0 or have + self._next() <= CHUNK):
+            have += self._read(self.queue[0])
+
+    def _next(self) -> int:
+        """Tokens of the next part."""
+        seat = self.queue[0]
+        return chunk_of(len(seat.request.prompt) - int(self._rows.verified_len[seat.slot]))
 
     def _read(self, seat: Seat) -> int:
-        core, prompt = self._core, seat.request.prompt
+        core, prompt, count = self._core, seat.request.prompt, self._next()
         start = int(self._rows.verified_len[seat.slot])
-        count = chunk_of(len(prompt) - start)
         stop, last = start + count, start + count == len(prompt)
         tokens = upload(self._rows.tokens[seat.slot, start:stop], core.decoder.device)
         scores = self._scores() if last and core.drafts else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from glimpse.cache.pool import PagePool
+from glimpse.engine.device.core import Core
+from glimpse.engine.device.core import dense_embedding as dense_embedding
 from glimpse.engine.device.graphs import Graphs
 from glimpse.engine.device.settings import Learn
 from glimpse.engine.device.settings import RoundSettings as RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
-from glimpse.engine.device.work import Core, Work
-from glimpse.engine.device.work import dense_embedding as dense_embedding
+from glimpse.engine.device.work import Work
 from glimpse.model import Decoder
 
 

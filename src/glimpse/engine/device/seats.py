@@ -9,9 +9,9 @@ import torch
 from glimpse.cache.rows import Rows
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.choose import settings_of
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.state import DeviceRows
-from glimpse.engine.device.work import Core
 from glimpse.engine.request import Request
 from glimpse.sampling.noise import to_int64
 

@@ -2,123 +2,15 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import HeadShape, Importance, Paged
+from glimpse.attention.triton.attention import Importance, Paged
 from glimpse.attention.triton.recalled import Recalled
 from glimpse.attention.triton.rows import Fed, commit, feed, record
-from glimpse.attention.triton.select import Selection
-from glimpse.cache.pool import PagePool
 from glimpse.engine.device.choose import Choose
-from glimpse.engine.device.forward import FusedForward
-from glimpse.engine.device.settings import Learn, RoundSettings
-from glimpse.engine.device.state import DeviceRecall, DeviceRows
-from glimpse.engine.device.window import ExactWindow
+from glimpse.engine.device.core import Core
+from glimpse.engine.device.settings import Learn
 from glimpse.errors import ArgumentError, GlimpseError
-from glimpse.model import Decoder
-from glimpse.model.embedding import DenseEmbedding
-
-
-class Core:
-    """The model and the rows that steps are made for, and the choice of their recall sets."""
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        pool: PagePool,
-        rows: DeviceRows,
-        recall: DeviceRecall | None,
-        settings: RoundSettings,
-        vocab: int,
-    ) -> None:
-        """`vocab`: ids below it may be picked (the tokenizer's size). Raises ArgumentError for a model that runs on the
-        eager path only."""
-        spec, device = decoder.spec, decoder.device
-        self.decoder, self.pool, self.rows, self.settings, self.vocab = decoder, pool, rows, settings, vocab
-        self.shape = HeadShape(spec.heads, spec.kv_heads, spec.head_dim)
-        self.forward = FusedForward(decoder, pool, rows.tokens.shape[1])
-        self.embedding = dense_embedding(decoder)
-        self.version = 0
-        """Counts changes of the rows' sampling settings and seeds."""
-        self._recall = recall
-        budget = settings.budget
-        self._select = Selection(pool.page_size, budget.sinks, budget.recent)
-        self.scored, self.known = torch.zeros(2, rows.size, dtype=torch.int32, device=device).unbind()
-        self.window: ExactWindow | None = None
-        if settings.window:
-            width = self.recall.fresh.shape[-1]
-            self.window = ExactWindow(
-                self.shape, spec.layers, rows.size, width, rows.most + 1, settings.window, device
-            )  # fmt: skip
-        decays = torch.tensor([0.0, 0.0 if settings.window else settings.decay, 0.0], device=device)
-        self._decays = decays[:, None].repeat(1, rows.size)
-
-    @property
-    def recall(self) -> DeviceRecall:
-        """What draft rows read. Raises GlimpseError where these rows draft nothing."""
-        if self._recall is None:
-            raise GlimpseError("these rows keep no recall sets; make them with some to draft")
-        return self._recall
-
-    @property
-    def drafts(self) -> bool:
-        """Whether there are recall sets."""
-        return self._recall is not None
-
-    def choose_sets(self, learn: Learn) -> None:
-        """Chooses the sets of all rows anew from `recall.fresh`, of `scored` and `known` positions; 0: idle."""
-        recall = self.recall
-        recall.base.copy_(self.known)
-        self._run_selection(self.scored, self.known, recall.count, learn)
-
-    def begin(self, row: int, length: int) -> None:
-        """Chooses the first set of a row of `length` tokens, whose prompt left its importance in `recall.fresh`."""
-        recall, alone = self.recall, torch.zeros_like(self.known)
-        alone[row] = length - 1
-        counts = torch.empty_like(recall.count)
-        self._run_selection(alone, alone, counts, Learn.ANEW)
-        recall.count[row], recall.base[row] = counts[row], length - 1
-
-    def begin_all(self, learn: Learn) -> None:
-        """Chooses the sets of all active rows from the importance that there is of their whole length.
-
-        Learn.ANEW: it is that of their prompts.
-        """
-        torch.mul(self.rows.length - 1, self.rows.active, out=self.known)
-        self.scored.copy_(self.known)
-        self.choose_sets(learn)
-        if self.window is not None and learn is Learn.ANEW:
-            self.window.begin(self.recall.fresh)
-
-    def _run_selection(self, scored: Tensor, lengths: Tensor, counts: Tensor, learn: Learn) -> None:
-        recall, budget = self.recall, self.settings.budget
-        budgets = (lengths * budget.share).ceil().clamp_min(budget.floor).to(torch.int32)
-        self._select(
-            recall.fresh, scored, lengths, budgets, self.rows.table, recall.slots, counts,
-            running=recall.scores, decays=self._decays[learn],
-        )  # fmt: skip
-
-    def quiet(self) -> _Quiet:
-        """Puts all rows to rest, so that a step changes nothing of them; `wake` of what it returns undoes it."""
-        held = [self.rows.active, self.rows.report.block]
-        if self._recall is not None:
-            held += [self._recall.count, self._recall.base]
-        quiet = _Quiet(held)
-        self.rows.active.zero_()
-        return quiet
-
-
-class _Quiet:
-    """What a step of idle rows writes over all the same."""
-
-    def __init__(self, held: list[Tensor]) -> None:
-        self._held = [(tensor, tensor.clone()) for tensor in held]
-
-    def wake(self) -> None:
-        """Puts it back."""
-        for tensor, kept in self._held:
-            tensor.copy_(kept)
 
 
 class Work:
@@ -199,10 +91,3 @@ class Work:
         recall = self._core.recall if self._recall is None else self._recall
         reference = recall.reference[layer]
         return Importance(recall.fresh[layer], reference, reference)
-
-
-def dense_embedding(decoder: Decoder) -> Tensor:
-    """The embedding's table [vocab, hidden]. Raises ArgumentError where it is not on the device."""
-    if not isinstance(decoder.embedding, DenseEmbedding):
-        raise ArgumentError("device rounds need the embedding in memory; this one is read from its file")
-    return decoder.embedding.weight
