@@ -214,7 +214,8 @@ class Recalled:
         [rows] of each head, and then its positions from `bases` [rows] up to `lengths` [rows] through `table` [rows,
         pages], int32 all. The length counts its own token, whose keys and values are in the pool already. 0: idle.
         Each token's heads lie together in `q`; all else is contiguous. Linked, the kernel launched just before may
-        write `q`, `out` and the tail's keys and values, and nothing else that is read here.
+        write `q`, `out` and the tail's keys and values, and nothing else that is read here: a selection must be
+        followed by another launch first.
         """
         out = q.new_empty(q.shape) if out is None else out
         shape, config, places = self.shape, self.config, selected.shape[-1]
