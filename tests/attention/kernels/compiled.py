@@ -142,14 +142,16 @@ def narrow_case() -> Case:
 
 
 def rows_case() -> Case:
-    from glimpse.attention.triton.rows import commit, feed, record
+    from glimpse.attention.triton.rows import Verdict, commit, feed, record
 
     def launch() -> None:
         ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
         table, floats = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 8)
-        fed = feed(tokens, ints, ints, ints, table, torch.zeros(97, 64, dtype=BF16), 1, 16)
-        record(tokens, fed.positions, fed.ids, floats[:, 0], floats[:, 0], ints, ints, floats, floats)
-        commit(tokens, fed, fed.ids, ints, ints, ints, ints, ints, tokens[:, :9].contiguous())
+        embedding, verdict = torch.zeros(97, 64, dtype=BF16), Verdict(ints, tokens[:, :9].contiguous(), ints, ints)
+        fed = feed(tokens, ints, ints, ints, table, embedding, 1, 16, limit=ints)
+        record(tokens, fed.positions, fed.ids, floats[:, 0], floats[:, 0], ints, fed.lengths, floats, floats)
+        fed = feed(tokens, ints, None, ints, table, embedding, 9, 16, own=ints)
+        commit(tokens, fed, fed.ids, torch.zeros(18), ints, ints, ints, ints, verdict)
 
     return launch
 
