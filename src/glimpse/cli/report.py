@@ -31,6 +31,8 @@ def of_output(output: GenerationOutput) -> RenderableType:
     lines: list[RenderableType] = [Text(ending(output)), Text(speed(output))]
     if output.speculation.drafted:
         lines += [Text(drafting(output.speculation)), by_position(output.speculation.acceptance_by_position)]
+    if output.speculation.eager_steps:
+        lines.append(Text(eagerly(output.speculation), style="yellow"))
     return Group(*lines, Text(telling(output.settings), style="dim"))
 
 
@@ -59,6 +61,12 @@ def drafting(speculation: Speculation) -> str:
         f"{speculation.rounds:,} rounds, {speculation.mean_accepted_length:.2f} tokens a round with the target's own; "
         f"{speculation.plain_steps:,} plain steps"
     )
+
+
+def eagerly(speculation: Speculation) -> str:
+    """How many steps did not run as graphs of the GPU, and why."""
+    steps = sum(speculation.eager_steps.values())
+    return f"{steps:,} steps ran without a CUDA graph, slower: {'; '.join(speculation.eager_steps)}"
 
 
 def by_position(shares: Sequence[float]) -> Table:

@@ -1,0 +1,28 @@
+"""The small report below a text, where something in it calls for a line of its own."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from glimpse.cli.report import of_output
+from glimpse.outputs import GenerationOutput, Speculation, Timing, Usage
+
+
+def shown(speculation):
+    output = GenerationOutput(
+        text="a", token_ids=(1,), finish_reason="stop", usage=Usage(1, 1), speculation=speculation,
+        timing=Timing(0.1, 0.1, 1),
+    )  # fmt: skip
+    console = Console(file=StringIO(), width=200)
+    console.print(of_output(output))
+    return console.file.getvalue()
+
+
+def test_steps_without_a_graph_are_told_with_their_reason():
+    speculation = Speculation(graph_steps=3)
+    assert "graph" not in shown(speculation)
+    speculation.eager_steps["logprobs asked for"] += 5
+    assert "5 steps ran without a CUDA graph, slower: logprobs asked for" in shown(speculation)
+    assert speculation.to_json()["eager_steps"] == {"logprobs asked for": 5}
