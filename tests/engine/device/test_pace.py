@@ -53,6 +53,14 @@ def test_known_lengths_make_whole_rounds(view):
     assert moves(view, Told([DRAFT] * 3, [DRAFT] * 3), foretells=True) == [Move(4, True, 4, Learn.ADD)] * 2
 
 
+def test_rows_at_their_ends_go_on_in_rounds_of_the_same_length(view):
+    """The device drafts no further than each row has room."""
+    pace = Pace(Told([DRAFT] * 3, [DRAFT] * 3), MOST, foretells=True, drafts=True)
+    rounds = [pace.next(view)]
+    view.rows.limit[:] = 13
+    assert [*rounds, pace.next(view)] == [Move(4, True, 4, Learn.ADD)] * 2
+
+
 def test_plain_steps_learn_nothing_and_a_fresh_set_precedes_the_next_draft(view):
     plain, draft = [PLAIN] * 3, [DRAFT] * 3
     assert moves(view, Told(plain, plain, draft, draft), foretells=True) == [

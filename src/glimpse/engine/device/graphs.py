@@ -95,18 +95,23 @@ class Graphs:
         torch.cuda.synchronize(self._device)
         self._held.pop(key).graph.reset()
         self.dropped += 1
+        if not self._held:
+            # The pool went with its last graph.
+            self._memory = None
 
     def _try_capture(self, key: Key, function: Callable[[], None]) -> str | None:
         """None if the graph is held now, else why it cannot be."""
         while len(self._held) >= self._most:
             self._drop(next(iter(self._held)))
-        quiet = self._quiet()
+        quiet, stream = self._quiet(), torch.cuda.current_stream(self._device)
         try:
             self._warm_up(function)
             self._held[key] = self._capture(function)
         except RuntimeError as error:
             self._failed[key] = f"a graph could not be captured: {str(error).splitlines()[0]}"
         finally:
+            # A capture that fails leaves its own stream current.
+            torch.cuda.set_stream(stream)
             quiet.wake()
         return self._failed.get(key)
 

@@ -32,6 +32,7 @@ class Pace:
         self._pacer, self._most, self._foretells, self._drafts = pacer, most, foretells, drafts
         self.pending = 0
         """Draft steps launched since the last verification."""
+        self._lengths: set[int] = set()
         self._stale = False
         """Steps were run that added nothing to the importance."""
 
@@ -55,8 +56,18 @@ class Pace:
         if not self.pending and self._stale:
             return Move(0, verifies=True, learn=Learn.ANEW)
         if self._foretells:
-            return Move(max(wanted), verifies=True, drafted=max(wanted), learn=Learn.ADD)
+            length = self._length(max(wanted))
+            return Move(length, verifies=True, drafted=length, learn=Learn.ADD)
         return Move(1, verifies=False)
+
+    def _length(self, wanted: int) -> int:
+        """The length of a round: one that was launched before, if it is enough.
+
+        Where rows come to their ends, a graph of its own costs more than a few drafts that no row has room for.
+        """
+        length = min((length for length in self._lengths if length >= wanted), default=wanted)
+        self._lengths.add(length)
+        return length
 
     def _verify(self, actions: list[Action]) -> Move:
         learns = self.pending or 2 * actions.count(Action.VERIFY) > len(actions)
