@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpu_clock import copy_bandwidth
 
+from glimpse.bench.clock import copy_bandwidth
 from glimpse.bench.grow import grow_checkpoint
 from glimpse.cache.recall import RecallBudget
 from glimpse.engine.device.batch import DeviceBatch, Limits

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 from gpu_cells import GREEDY, SAMPLED, Cell, Loader, copy_rate, product_rate, read_ids, timed
-from gpu_floors import Floors, Machine
 from gpu_targets import tables, targets
 from gpu_ties import judge
 
+from glimpse.bench.floors import Floors, Machine
 from glimpse.bench.results import Result, write_result
 from glimpse.sampling.params import SamplingParams
 from glimpse.sampling.resolve import resolve
