@@ -20,6 +20,8 @@ from glimpse.model.checkpoint import Checkpoint
 
 _SPARE = 64
 """Positions that a cell may need beyond prompt and output, for the checkpoint's context to hold."""
+_STEPS_AT = 0.7
+"""Steps are timed while sampling, the dearer law."""
 _JUDGED_ROWS = 64
 """Ties are looked for in cells of up to so many rows: the logits of more would take several GiB."""
 
@@ -56,7 +58,7 @@ class Measuring:
         cuda = self.models.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        cell.resample(self.temperatures[0] if self.temperatures else 0.0, 0)
+        cell.resample(_STEPS_AT, 0)
         steps = measure_steps(cell, floors, drafts, self.budget, self.effort.repeats)
         laws = {
             law_of(temperature): measure_runs(cell, floors, drafts, self.budget, temperature, self.effort)

@@ -8,7 +8,7 @@ import torch
 
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.grow import cost_label, grow
-from glimpse.bench.grow_source import open_source
+from glimpse.bench.grow_source import OpenedSource, open_source
 from glimpse.model import resolve_model
 from glimpse.model.build import build_decoder
 from glimpse.model.checkpoint import Checkpoint
@@ -38,22 +38,27 @@ class Models:
 
     dtype: torch.dtype
     device: torch.device
+    _opened: dict[str, OpenedSource] = field(default_factory=dict)
     _held: dict[tuple[str, int], Checkpoint] = field(default_factory=dict)
 
     def open(self, cell: CellShape, length: int) -> Checkpoint:
         """The checkpoint of a cell whose rows grow to `length` tokens; its name says what was done to it."""
-        spec = open_source(resolve_model(cell.source)).spec
-        key = (cell.model, stretched(spec, length).context_length)
+        opened = self._source(cell.source)
+        key = (cell.model, stretched(opened.spec, length).context_length)
         if key not in self._held:
             self._held.clear()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self._held[key] = self._load(cell, length)
+            self._held[key] = self._load(cell, opened, length)
         return self._held[key]
 
+    def _source(self, name: str) -> OpenedSource:
+        if name not in self._opened:
+            self._opened[name] = open_source(resolve_model(name))
+        return self._opened[name]
+
     @torch.inference_mode()
-    def _load(self, cell: CellShape, length: int) -> Checkpoint:
-        opened = open_source(resolve_model(cell.source))
+    def _load(self, cell: CellShape, opened: OpenedSource, length: int) -> Checkpoint:
         spec, name = stretched(opened.spec, length), opened.name
         if spec is not opened.spec:
             name += f", rotary base raised from {opened.spec.rope.theta:g} to {spec.rope.theta:g}"
