@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from glimpse.bench.decode.shape import CellShape
 
 _CELLS, _WHERE, _RUN = "Cells", "Where and on what text", "Run"
-_ON_CPU = ("demo:2000x1:4",)
+_ON_CPU = ("demo:1000x1:4",)
 _ON_GPU = ("demo:8000x1:4+8", "demo:8000x64:4+8")
 Number = TypeVar("Number", int, float)
 
@@ -34,7 +34,7 @@ class CellOptions:
         list[str],
         typer.Argument(
             metavar="CELL",
-            help="CONTEXTxROWS, MODEL:CONTEXTxROWS or MODEL:CONTEXTxROWS:DRAFT+DRAFT, as demo:8000x64:4+8, in this order. "
+            help="CONTEXTxROWS, MODEL:CONTEXTxROWS or MODEL:CONTEXTxROWS:DRAFT+DRAFT, such as demo:8000x64:4+8. "
             "MODEL@llama-3.1-8b and MODEL@1.7b are twins of MODEL at that cost. Default: one small cell on a CPU.",
             show_default=False,
         ),
@@ -91,7 +91,7 @@ def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
         raise ArgumentError("name cells, or a grid by --context and --batch, not both")
     asked = list(options.cells)
     if options.context or options.batch:
-        contexts = numbers("--context", options.context, whole) or [8000 if device.type == "cuda" else 2000]
+        contexts = numbers("--context", options.context, whole) or [8000 if device.type == "cuda" else 1000]
         rows = numbers("--batch", options.batch, whole) or [1]
         asked = [f"{context}x{count}" for context in contexts for count in rows]
     usual = _ON_GPU if device.type == "cuda" else _ON_CPU

@@ -96,7 +96,7 @@ def measuring():
 
 
 def test_everything_about_a_cell(measuring, folder):
-    found = measuring.cell(parse_cell(f"{folder}:96x2:2+3", "demo", [4]))
+    found = measuring.cell(parse_cell(f"{folder}:96x2:2+3", "demo", [4]), lambda line: None)
     assert found["name"] == "tiny 96x2"
     steps = found["steps"]
     assert set(steps) == {"plain", "draft", "verify", "select", "verify_8"}

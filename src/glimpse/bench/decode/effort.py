@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from glimpse.bench.decode.steps import EIGHT
 
-_FEW = 4
-"""Cells of up to so many rows run more rounds: their acceptance would be a handful of coins."""
-
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -20,18 +17,14 @@ class Effort:
     steps: int = 32
     """Tokens of a plain run."""
     rounds: int = 8
-    """Rounds of a drafted run; twice as many for few rows."""
+    """Rounds of a drafted run."""
     repeats: int = 6
     """Times each step is timed."""
     seconds: float = 120.0
     """No further pair of a law begins after this; one pair is always run."""
 
-    def rounds_of(self, rows: int) -> int:
-        """Rounds of a drafted run of `rows` rows."""
-        return self.rounds * (2 if rows <= _FEW else 1)
-
-    def room(self, rows: int, drafts: Sequence[int]) -> int:
+    def room(self, drafts: Sequence[int]) -> int:
         """Tokens that a row must be able to write from the end of its prompt on."""
         width = max(drafts) + 1
-        rounds = max(self.rounds_of(rows), self.repeats + 3)
+        rounds = max(self.rounds, self.repeats + 3)
         return max(self.steps, 2 * self.repeats + 2, rounds * width, 2 * (EIGHT + 1))

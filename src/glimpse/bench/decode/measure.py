@@ -12,7 +12,7 @@ from glimpse.bench.decode.cell import Cell, law_of
 from glimpse.bench.decode.effort import Effort
 from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
-from glimpse.bench.decode.runs import measure_runs
+from glimpse.bench.decode.runs import Say, measure_runs
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.steps import EIGHT, measure_steps
 from glimpse.bench.floors import Floors, Machine
@@ -39,29 +39,33 @@ class Measuring:
     temperatures: tuple[float, ...] = (0.7, 0.0)
     """Empty: steps only."""
 
-    def cell(self, shape: CellShape) -> dict[str, Any]:
-        """Everything about one cell, as it goes into the result file."""
+    def cell(self, shape: CellShape, say: Say) -> dict[str, Any]:
+        """Everything about one cell, as it goes into the result file; `say` hears how far it is."""
         drafts = sorted(set(shape.drafts))
-        room = self.effort.room(shape.rows, drafts)
+        room = self.effort.room(drafts)
         checkpoint = self.models.open(shape, shape.context + room + _SPARE)
         prompts = self.text.prompts(checkpoint.tokenizer, shape.context, shape.rows)
         cell = open_cell(checkpoint, prompts, self.budget, room, max(EIGHT, *drafts), self.drafter)
         try:
             # The engine has a mode of its own for every step.
             with torch.inference_mode(self.models.device.type == "cuda"):
-                return self._measured(shape, checkpoint, cell, drafts)
+                return self._measured(shape, checkpoint, cell, drafts, say)
         finally:
             cell.close()
 
-    def _measured(self, shape: CellShape, checkpoint: Checkpoint, cell: Cell, drafts: list[int]) -> dict[str, Any]:
+    def _measured(
+        self, shape: CellShape, checkpoint: Checkpoint, cell: Cell, drafts: list[int], say: Say
+    ) -> dict[str, Any]:
+        say(f"{checkpoint.name}: prompts read in {cell.prefill_s:.1f} s")
         floors = Floors(cell.spec, cell.context, cell.rows, self.machine, cell.dtype)
         cuda = self.models.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
         cell.resample(_STEPS_AT, 0)
         steps = measure_steps(cell, floors, drafts, self.budget, self.effort.repeats)
+        say("steps timed")
         laws = {
-            law_of(temperature): measure_runs(cell, floors, drafts, self.budget, temperature, self.effort)
+            law_of(temperature): measure_runs(cell, floors, drafts, self.budget, temperature, self.effort, say)
             | self._ties(cell, checkpoint.tokenizer.vocab_size, max(drafts), temperature)
             for temperature in self.temperatures
         }

@@ -13,6 +13,8 @@ from glimpse.bench.decode.cell import Cell, Round, distinct_4grams, law_of, one_
 from glimpse.bench.decode.effort import Effort
 from glimpse.bench.floors import Floors
 
+Say = Callable[[str], None]
+
 
 @dataclass
 class Arm:
@@ -36,7 +38,7 @@ class Arm:
 
 
 def measure_runs(
-    cell: Cell, floors: Floors, drafts: Sequence[int], budget: int, temperature: float, effort: Effort
+    cell: Cell, floors: Floors, drafts: Sequence[int], budget: int, temperature: float, effort: Effort, say: Say
 ) -> dict[str, Any]:
     """One law of a cell. Every pair has seeds of its own; within a pair all arms have the same.
 
@@ -50,6 +52,9 @@ def measure_runs(
             break
         cell.resample(temperature, max(turn, 0))
         written = {arm.drafts: _run(cell, arm, effort, count=turn >= 0) for arm in arms[:: 1 if turn % 2 else -1]}
+        say(
+            f"{law_of(temperature)}, pair {turn + 1} of {effort.pairs}" if turn >= 0 else f"{law_of(temperature)}, warm"
+        )
         if turn >= 0:
             texts.append(written[0])
             for arm in arms:
@@ -79,7 +84,7 @@ def _action(cell: Cell, drafts: int, effort: Effort) -> Callable[[], None]:
             cell.plain()
 
     def drafted() -> None:
-        for _ in range(effort.rounds_of(cell.rows)):
+        for _ in range(effort.rounds):
             one_round(cell, drafts)
 
     return drafted if drafts else plain

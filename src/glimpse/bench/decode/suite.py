@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from glimpse.bench import environment
 from glimpse.bench.decode.cell import SAMPLED
 from glimpse.bench.decode.measure import Measuring
+from glimpse.bench.decode.runs import Say
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.tables import tables
 from glimpse.bench.decode.targets import targets
@@ -22,8 +23,6 @@ from glimpse.bench.journal import Journal
 from glimpse.bench.report import reasons
 from glimpse.bench.results import Result, write_result
 from glimpse.errors import GlimpseError
-
-Say = Callable[[str], None]
 
 
 @dataclass
@@ -75,7 +74,9 @@ class Suite:
     def _measure(self, shape: CellShape, journal: Journal) -> None:
         begun = time.perf_counter()
         try:
-            found = self.measuring.cell(shape) | {"machine": asdict(self.measuring.machine)}
+            found = self.measuring.cell(shape, lambda line: self.say(f"{shape.name}: {line}")) | {
+                "machine": asdict(self.measuring.machine)
+            }
             journal.add(shape.key, found)
             self.say(f"{shape.name} measured in {time.perf_counter() - begun:.0f} s")
         except Exception as error:
