@@ -15,6 +15,7 @@ from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.runs import Say, measure_runs
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.steps import EIGHT, measure_steps
+from glimpse.bench.decode.ties import judge
 from glimpse.bench.floors import Floors, Machine
 from glimpse.model.checkpoint import Checkpoint
 
@@ -81,9 +82,9 @@ class Measuring:
         batch = getattr(cell, "batch", None)
         if batch is None or cell.rows > _JUDGED_ROWS:
             return {"ties": None}
-        from glimpse.bench.decode.ties import judge
+        from glimpse.bench.decode.forced import ForcedBatch
 
-        return {"ties": judge(batch, vocab, drafts, temperature)}
+        return {"ties": judge(ForcedBatch(batch, vocab), drafts, temperature)}
 
 
 def open_cell(

@@ -7,16 +7,11 @@ that one path's truncation cuts off counts by the same scores.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import HeadShape, Paged
-from glimpse.attention.triton.rows import feed
-from glimpse.engine.device.batch import DeviceBatch
-from glimpse.engine.device.choose import Choose
-from glimpse.engine.device.rounds import dense_embedding
 from glimpse.sampling.noise import Role, gumbel
 
 _TOP = 50
@@ -25,26 +20,33 @@ _BLOCKS = 3
 """Verifications judged a row."""
 
 
-def judge(batch: DeviceBatch, vocab: int, drafts: int, temperature: float, blocks: int = _BLOCKS) -> dict[str, Any]:
-    """Counts and margins over blocks * (drafts + 1) positions a row, along a plain text written for it.
+class Forced(Protocol):
+    """Rows that can be fed a given text."""
 
-    `vocab`: ids below it may be picked.
-    """
+    @property
+    def seeds(self) -> Tensor:
+        """[rows] int64."""
+
+    def text(self, tokens: int) -> tuple[Tensor, Tensor]:
+        """([rows, width] prompts and `tokens` plain tokens behind them, [rows] lengths of the prompts)."""
+
+    def step(self, queries: int, text: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """(logits [rows, queries, vocab], picks [rows, queries]) of a step that reads the last token before `start`
+        [rows] and the queries - 1 behind it.
+        """
+
+
+def judge(forced: Forced, drafts: int, temperature: float, blocks: int = _BLOCKS) -> dict[str, Any]:
+    """Counts and margins over blocks * (drafts + 1) positions a row."""
     queries, found = drafts + 1, []
-    batch.rewind()
-    begin = batch.rows.length.clone()
-    for _ in range(blocks * queries):
-        batch.rounds.plain()
-    text = batch.rows.tokens.clone()
-    batch.rewind()
+    text, begin = forced.text(blocks * queries)
     for start in range(0, blocks * queries, queries):
-        together, picked = _step(batch, vocab, queries, text, begin + start)
+        together, picked = forced.step(queries, text, begin + start)
         for node in range(queries):
             length = begin + start + node
-            alone, own = _step(batch, vocab, 1, text, length)
+            alone, own = forced.step(1, text, length)
             pair = (alone[:, 0], together[:, node]), (own[:, 0], picked[:, node])
-            found.append(_compare(batch.rows.seeds, *pair, length, temperature))
-    batch.rewind()
+            found.append(_compare(forced.seeds, *pair, length, temperature))
     differ, margins, moved = (torch.cat(parts) for parts in zip(*found, strict=True))
     limit = 2 * float(moved.quantile(0.99)) / (temperature or 1.0)
     margins = margins[differ]
@@ -53,28 +55,6 @@ def judge(batch: DeviceBatch, vocab: int, drafts: int, temperature: float, block
         "margins": sorted(margins.tolist()), "logits_differ_median": float(moved.median()),
         "logits_differ_p99": float(moved.quantile(0.99)), "logits_differ_most": float(moved.max()),
     }  # fmt: skip
-
-
-def _step(batch: DeviceBatch, vocab: int, queries: int, text: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """(logits [rows, queries, vocab], picks [rows, queries]) of a step over the `text` from `start` [rows] on."""
-    rows, rounds, spec, pool = batch.rows, batch.rounds, batch.decoder.spec, batch.pool
-    rows.tokens.copy_(text)
-    rows.length.copy_(start)
-    rows.active.fill_(1)
-    paged = Paged(HeadShape(spec.heads, spec.kv_heads, spec.head_dim), rows.size, queries, pool.page_size, text.device)
-    fed = feed(
-        rows.tokens, rows.length, None, rows.active, rows.table, dense_embedding(batch.decoder), queries, pool.page_size
-    )
-    paged.plan(fed.lengths)
-
-    def mix(layer: int, q: Tensor) -> Tensor:
-        return paged(q, pool.keys[layer], pool.values[layer], rows.table, fed.lengths, importance=None)
-
-    hidden = rounds.forward(fed.embedded, fed.positions, fed.slots, mix)
-    logits = batch.decoder.head(hidden)
-    picks = Choose(rows, queries, vocab)(logits, fed.positions).tokens
-    shape = (rows.size, queries, -1)
-    return logits.view(*shape)[..., :vocab].float(), picks.view(shape[:2]).clone()
 
 
 def _compare(
