@@ -94,6 +94,8 @@ def _suite(name: str, cells: CellOptions, pairs: PairOptions | None, output: Out
         raise ArgumentError(f"drafter {cells.drafter!r} drafts nothing: plain decoding is measured beside any other")
     if cells.budget is not None and cells.budget < 1:
         raise ArgumentError(f"--budget {cells.budget}: a draft must read at least 1 position")
+    if cells.threads is not None and cells.threads < 1:
+        raise ArgumentError(f"--threads {cells.threads}: at least 1 is needed")
     device, dtype = where(cells)
     known_commit(source_root(), cells.commit)
     laws, effort, text = temperatures(pairs.temperature) if pairs else (), _effort(pairs), text_of(cells)

@@ -85,6 +85,7 @@ class PairOptions:
 def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
     """The cells asked for, each once. Raises ArgumentError naming the first that is wrong."""
     from glimpse.bench.decode.shape import parse_cell
+    from glimpse.model import resolve_model
 
     drafts = numbers("--draft", options.draft, whole) or [4, 8]
     if options.cells and (options.context or options.batch):
@@ -95,7 +96,10 @@ def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
         rows = numbers("--batch", options.batch, whole) or [1]
         asked = [f"{context}x{count}" for context in contexts for count in rows]
     usual = _ON_GPU if device.type == "cuda" else _ON_CPU
-    return list(dict.fromkeys(parse_cell(text, options.model, drafts) for text in asked or usual))
+    found = list(dict.fromkeys(parse_cell(text, options.model, drafts) for text in asked or usual))
+    for name in {shape.source for shape in found} - {"demo"}:
+        resolve_model(name)
+    return found
 
 
 def numbers(name: str, text: str | None, parse: Callable[[str], Number]) -> list[Number]:

@@ -16,8 +16,18 @@ def test_depths_count_only_drafts_that_got_so_far():
     found = depths(rounds, 2)
     assert found.reached == [4, 2]
     assert found.measured == [2 / 4, 1 / 2]
-    assert found.predicted == pytest.approx([(0.9 + 0.5 + 0.7 + 0.3) / 4, (0.8 + 0.6) / 2])
+    assert found.confidence == pytest.approx([(0.9 + 0.5 + 0.7 + 0.3) / 4, (0.8 + 0.6) / 2])
     assert (found.accepted, found.tokens) == (3 / 4, 7)
+
+
+def test_the_prediction_is_what_like_confidence_brought_in_the_other_half():
+    halves = [Round([1], [2], [[0.95]]), Round([1], [1], [[0.95]])]
+    assert depths(halves, 1).predicted == [1 / 2]  # each half says of the other what is wrong
+    steady = [Round([1], [2], [[0.95]])] * 2 + [Round([1], [1], [[0.25]])] * 2
+    assert depths(steady, 1).predicted == [1 / 2]
+    deep = [Round([2], [3], [[0.95, 0.92]])] * 2 + [Round([2], [1], [[0.25, 0.95]])] * 2
+    assert depths(deep, 2).predicted == [1 / 2, 1.0]
+    assert depths(deep, 2).measured == [1 / 2, 1.0]
 
 
 def test_a_depth_that_no_draft_reached_is_unknown():

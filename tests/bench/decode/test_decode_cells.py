@@ -15,6 +15,7 @@ from glimpse.bench.decode.models import Models, stretched
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import parse_cell
 from glimpse.bench.floors import Machine
+from glimpse.bench.grow import SHAPES, GrownShape
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.planning.models import DEMO_SPEC
@@ -115,12 +116,21 @@ def test_everything_about_a_cell(measuring, folder):
         assert own["ties"] is None
 
 
-def test_a_twin_past_its_context_says_what_it_is(measuring, folder):
+def test_a_model_past_its_context_says_so(measuring, folder):
     shape = parse_cell(f"{folder}:600x1:2", "demo", [4])
     checkpoint = measuring.models.open(shape, 700)
     assert checkpoint.name == "tiny, rotary base raised from 10000 to 100000"
     assert checkpoint.spec.context_length == 700
     assert measuring.models.open(shape, 700) is checkpoint
+
+
+def test_a_cell_of_a_grown_twin(measuring, folder, monkeypatch):
+    monkeypatch.setitem(SHAPES, "big", GrownShape(layers=3, hidden_size=96, intermediate_size=192))
+    shape = parse_cell(f"{folder}@big:96x1:2", "demo", [4])
+    checkpoint = measuring.models.open(shape, 200)
+    assert checkpoint.name.startswith("tiny, ")
+    assert checkpoint.name.endswith(" cost")
+    assert (shape.name, checkpoint.spec.layers, checkpoint.spec.hidden_size) == ("big 96x1", 3, 96)
 
 
 def test_the_rotary_base_is_raised_only_past_the_context():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from glimpse.bench.decode.ties import judge
@@ -33,9 +34,9 @@ class Made:
 def test_differences_are_counted_with_their_margins():
     found = judge(Made({7: 1.25, 9: 0.5}), 1, 0.0, blocks=3)
     assert (found["positions"], found["differ"]) == (12, 2)
-    assert found["margins"] == [0.25, 0.25]
+    assert found["margins"] == pytest.approx([1.0, 1.0])
     assert found["logits_differ_most"] == 1.25
-    # The 99th percentile lies in the two rows' 1.25.
+    # Twice the 99th percentile, which lies in the two rows' 1.25.
     assert found["limit"] == 2.5
     assert found["within"] == 2
 
@@ -47,8 +48,9 @@ def test_rows_that_agree_have_no_ties():
 
 def test_a_sampled_margin_counts_the_noise_of_the_position():
     found = judge(Made({7: 1.25}), 1, 0.5, blocks=3)
-    assert found["differ"] == 2
     ids = torch.tensor([[0, 6]] * ROWS)
     noise = gumbel(torch.arange(ROWS), torch.full((ROWS,), 7), Role.TARGET, 0, ids)
-    right = ((1.0 - 1.25) / 0.5 + noise[:, 0] - noise[:, 1]).abs()
-    assert torch.allclose(torch.tensor(found["margins"]), right.sort().values.float(), atol=1e-4)
+    gap = (1.0 / 0.5 + noise[:, 0] - noise[:, 1]).abs()
+    assert len(found["margins"]) == 2
+    # The way to the boundary of top-p may be shorter than that to the other token.
+    assert all(margin <= right + 1e-4 for margin, right in zip(found["margins"], gap.sort().values, strict=True))

@@ -74,9 +74,8 @@ class Suite:
     def _measure(self, shape: CellShape, journal: Journal) -> None:
         begun = time.perf_counter()
         try:
-            found = self.measuring.cell(shape, lambda line: self.say(f"{shape.name}: {line}")) | {
-                "machine": asdict(self.measuring.machine)
-            }
+            found = self.measuring.cell(shape, lambda line: self._progress(shape, line, begun))
+            found["machine"] = asdict(self.measuring.machine)
             journal.add(shape.key, found)
             self.say(f"{shape.name} measured in {time.perf_counter() - begun:.0f} s")
         except Exception as error:
@@ -87,6 +86,9 @@ class Suite:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+    def _progress(self, shape: CellShape, line: str, begun: float) -> None:
+        self.say(f"{shape.name}, {time.perf_counter() - begun:.0f} s: {line}")
 
     def _write(self, cells: list[dict[str, Any]]) -> None:
         """The result file as it stands."""

@@ -1,8 +1,8 @@
 """Do verify rows pick what plain steps pick? Every position judged by teacher-forcing the plain text.
 
-A difference is a near tie when the scores log p + noise of both tokens, by the verify row's logits, are no further
-apart than twice what the two paths' logits differ by near the top (99 of 100 positions), over the temperature. A pick
-that one path's truncation cuts off counts by the same scores.
+A difference is a near tie when its margin (`bench.judge.distance`: the smallest change of logits, over the temperature,
+that turns one pick into the other) is at most twice what the two paths' logits differ by near the top (99 of 100
+positions), over the temperature.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from glimpse.sampling.noise import Role, gumbel
+from glimpse.bench.decode.cell import params_of
+from glimpse.bench.judge import distance
+from glimpse.sampling.resolve import resolve
 
 _TOP = 50
 """Logits near the top that are compared."""
@@ -38,38 +40,29 @@ class Forced(Protocol):
 
 def judge(forced: Forced, drafts: int, temperature: float, blocks: int = _BLOCKS) -> dict[str, Any]:
     """Counts and margins over blocks * (drafts + 1) positions a row."""
-    queries, found = drafts + 1, []
+    queries, moved, margins = drafts + 1, list[Tensor](), list[float]()
     text, begin = forced.text(blocks * queries)
     for start in range(0, blocks * queries, queries):
         together, picked = forced.step(queries, text, begin + start)
         for node in range(queries):
-            length = begin + start + node
-            alone, own = forced.step(1, text, length)
-            pair = (alone[:, 0], together[:, node]), (own[:, 0], picked[:, node])
-            found.append(_compare(forced.seeds, *pair, length, temperature))
-    differ, margins, moved = (torch.cat(parts) for parts in zip(*found, strict=True))
-    limit = 2 * float(moved.quantile(0.99)) / (temperature or 1.0)
-    margins = margins[differ]
+            alone, own = forced.step(1, text, begin + start + node)
+            moved.append(_moved(alone[:, 0], together[:, node]))
+            for row in (own[:, 0] != picked[:, node]).nonzero().flatten().tolist():
+                before = text[row, : int(begin[row]) + start + node].tolist()
+                picks = int(own[row, 0]), int(picked[row, node])
+                params = resolve(params_of(temperature, int(forced.seeds[row])))
+                logits = alone[row].cpu()
+                margins.append(distance(logits, before, [], *picks, params, vocab=logits.shape[1]))
+    near = torch.cat(moved)
+    limit = 2 * float(near.quantile(0.99)) / (temperature or 1.0)
     return {
-        "positions": len(differ), "differ": len(margins), "within": int((margins <= limit).sum()), "limit": limit,
-        "margins": sorted(margins.tolist()), "logits_differ_median": float(moved.median()),
-        "logits_differ_p99": float(moved.quantile(0.99)), "logits_differ_most": float(moved.max()),
+        "positions": len(near), "differ": len(margins), "within": sum(margin <= limit for margin in margins),
+        "limit": limit, "margins": sorted(margins), "logits_differ_median": float(near.median()),
+        "logits_differ_p99": float(near.quantile(0.99)), "logits_differ_most": float(near.max()),
     }  # fmt: skip
 
 
-def _compare(
-    seeds: Tensor, logits: tuple[Tensor, Tensor], picks: tuple[Tensor, Tensor], length: Tensor, temperature: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """([rows] picks differ, [rows] margin of the scores, [rows] largest difference among the top logits).
-
-    `logits` [rows, vocab] and `picks` [rows] are those of a step for one token and of a verify row.
-    """
-    alone, together = logits
+def _moved(alone: Tensor, together: Tensor) -> Tensor:
+    """[rows]: the largest difference among the top logits of two paths [rows, vocab]."""
     ids = alone.topk(min(_TOP, alone.shape[-1]), -1).indices
-    moved = (alone.gather(1, ids) - together.gather(1, ids)).abs().amax(-1)
-    both = torch.stack(picks, 1)
-    values = together.gather(1, both)
-    if temperature > 0:
-        # The token picked after the last one of a prefix of `length` tokens stands at that position.
-        values = values / temperature + gumbel(seeds, length.long(), Role.TARGET, 0, both)
-    return picks[0] != picks[1], (values[:, 0] - values[:, 1]).abs(), moved
+    return (alone.gather(1, ids) - together.gather(1, ids)).abs().amax(-1)
