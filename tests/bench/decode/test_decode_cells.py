@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.tiny import write_tiny_checkpoint
@@ -14,6 +16,7 @@ from glimpse.bench.decode.measure import Measuring
 from glimpse.bench.decode.models import Models, stretched
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import parse_cell
+from glimpse.bench.decode.tables import tables
 from glimpse.bench.floors import Machine
 from glimpse.bench.grow import SHAPES, GrownShape
 from glimpse.errors import ArgumentError
@@ -114,6 +117,17 @@ def test_everything_about_a_cell(measuring, folder):
         assert arm["tokens_per_s"] == pytest.approx(sum(arm["tokens"]) / sum(arm["seconds"]))
         assert own["share"] == own["tokens_per_s"] / own["ceiling"]
         assert own["ties"] is None
+
+
+def test_of_a_drafter_that_looks_up_only_the_plain_step_is_timed(measuring, folder):
+    found = replace(measuring, drafter="lookup", temperatures=(0.0,)).cell(
+        parse_cell(f"{folder}:96x1:3", "demo", [4]), str
+    )
+    law = found["laws"]["greedy"]
+    assert set(found["steps"]) == {"plain"}
+    assert (law["ceiling"], law["share"]) == (None, None)
+    assert law["drafted"][0]["parted"] == [0, 0]
+    assert len(tables([found])) == 3
 
 
 def test_a_model_past_its_context_says_so(measuring, folder):

@@ -47,7 +47,8 @@ def test_rows_that_agree_have_no_ties():
 
 
 def test_a_sampled_margin_counts_the_noise_of_the_position():
-    found = judge(Made({7: 1.25}), 1, 0.5, blocks=3)
+    with torch.inference_mode():  # as the steps of a device are
+        found = judge(Made({7: 1.25}), 1, 0.5, blocks=3)
     ids = torch.tensor([[0, 6]] * ROWS)
     noise = gumbel(torch.arange(ROWS), torch.full((ROWS,), 7), Role.TARGET, 0, ids)
     gap = (1.0 / 0.5 + noise[:, 0] - noise[:, 1]).abs()

@@ -30,10 +30,10 @@ def tables(cells: Sequence[dict[str, Any]]) -> list[Table]:
 
 def _steps(cell: dict[str, Any]) -> list[str]:
     steps = cell["steps"]
-    longest = max(steps["verify"], key=int)
-    eight = steps.get("verify_8", {})
+    verify, eight = steps.get("verify", {}), steps.get("verify_8", {})
+    longest = max(verify, key=int, default="")
     return [
-        cell["name"], *_timed(steps["plain"]), *_timed(steps.get("draft")), *_timed(steps["verify"][longest]),
+        cell["name"], *_timed(steps["plain"]), *_timed(steps.get("draft")), *_timed(verify.get(longest)),
         *_timed(eight.get("without")), _timed(eight.get("with importance"))[0], *_timed(steps.get("select")),
     ]  # fmt: skip
 
