@@ -19,8 +19,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from glimpse.bench.clock import copy_bandwidth, event_seconds
-from glimpse.bench.decode.device import DeviceCell
 from glimpse.bench.decode.models import Models
+from glimpse.bench.decode.on_device.cell import DeviceCell
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import CellShape, parse_cell
 

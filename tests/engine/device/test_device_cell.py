@@ -7,7 +7,7 @@ import torch
 
 from glimpse.bench.decode.acceptance import depths
 from glimpse.bench.decode.cell import one_round, params_of
-from glimpse.bench.decode.device import DeviceCell
+from glimpse.bench.decode.on_device.cell import DeviceCell
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from tiny import write_tiny_checkpoint

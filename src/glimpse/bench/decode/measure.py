@@ -82,7 +82,7 @@ class Measuring:
         batch = getattr(cell, "batch", None)
         if batch is None or cell.rows > _JUDGED_ROWS:
             return {"ties": None}
-        from glimpse.bench.decode.forced import ForcedBatch
+        from glimpse.bench.decode.on_device.forced import ForcedBatch
 
         return {"ties": judge(ForcedBatch(batch, vocab), drafts, temperature)}
 
@@ -92,7 +92,7 @@ def open_cell(
 ) -> Cell:
     """Device rounds on a GPU, the engine elsewhere."""
     if checkpoint.decoder.device.type == "cuda":
-        from glimpse.bench.decode.device import DeviceCell
+        from glimpse.bench.decode.on_device.cell import DeviceCell
 
         return DeviceCell(checkpoint, prompts, budget, room, longest, drafter)
     from glimpse.bench.decode.host import EngineCell

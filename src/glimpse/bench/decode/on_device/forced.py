@@ -1,4 +1,4 @@
-"""Steps over a given text on a device, with their logits. Imports triton: only where it is."""
+"""Steps over a given text on a device, with their logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell of device rounds: CUDA graphs on a GPU, Triton's interpreter in tests. Imports triton: only where it is."""
+"""A cell of device rounds: CUDA graphs on a GPU, Triton's interpreter in tests."""
 
 from __future__ import annotations
 
