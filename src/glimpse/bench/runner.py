@@ -16,7 +16,7 @@ import torch
 
 from glimpse.bench import environment
 from glimpse.bench.journal import Journal
-from glimpse.bench.report import plain_table, reasons
+from glimpse.bench.report import reasons, shown
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.bench.texts import Passage, default_folder, passages
 from glimpse.errors import GlimpseError
@@ -64,7 +64,14 @@ class Bench:
     def llm(self) -> LLM:
         """The model, plain; `variant` gives the arms."""
         self.say(f"loading {self.options.model}")
-        return LLM(self.options.model, drafter="none", pacer="fixed", dtype="float32", threads=self.options.threads)
+        return LLM(
+            self.options.model,
+            drafter="none",
+            pacer="fixed",
+            dtype="float32",
+            device="cpu",
+            threads=self.options.threads,
+        )
 
     def cell(self, name: str, measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """What `measure` returns, measured now or in an interrupted run of the same code and settings."""
@@ -109,11 +116,7 @@ class Bench:
         )
         path = write_result(result, self.options.out)
         self._journal.close()
-        for table in findings.tables:
-            print(f"\n{table.title}\n{plain_table(table.columns, table.rows)}")
-        rows = [[target.what, target.target, f"{target.value:.4g}", "ok" if target.ok else "FALLS SHORT"]
-                for target in findings.targets]  # fmt: skip
-        print(f"\n{plain_table(['what', 'target', 'value', ''], rows)}\n\n{path}", flush=True)
+        print(f"{shown(result)}\n\n{path}", flush=True)
         return path
 
 
