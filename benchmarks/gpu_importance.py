@@ -19,14 +19,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpu_cells import Cell, Loader, copy_rate, read_ids, timed
+from gpu_profile import opened
 
+from glimpse.bench.clock import copy_bandwidth, event_seconds
+from glimpse.bench.decode.models import Models
+from glimpse.bench.decode.on_device.cell import DeviceCell
+from glimpse.bench.decode.prompts import Text
+from glimpse.bench.decode.shape import parse_cell
 from glimpse.cache.recall import RecallBudget
 from glimpse.engine.device.rounds import DeviceRounds, RoundSettings
-from glimpse.sampling.params import SamplingParams
-from glimpse.sampling.resolve import resolve
 
-GAMMA, WINDOW = 8, 16
+GAMMA, WINDOW, TEMPERATURE = 8, 16, 0.7
 SCORE_BYTES = 2
 WEIGHTS = 3 * (GAMMA + 1) + WINDOW + 2
 """Numbers of 16 bits that the exact statistic moves a position and head: the queries' weights are written, read, and
@@ -39,7 +42,7 @@ def arms(budget: RecallBudget) -> dict[str, RoundSettings]:
     return found | {f"exact, {WINDOW} queries": RoundSettings(budget, window=WINDOW)}
 
 
-def use(cell: Cell, settings: RoundSettings) -> DeviceRounds:
+def use(cell: DeviceCell, settings: RoundSettings) -> DeviceRounds:
     """Rounds of these settings over the cell's rows and prompts."""
     batch, old = cell.batch, cell.batch.rounds
     pool, recall = batch.pool, batch.recall
@@ -51,7 +54,7 @@ def use(cell: Cell, settings: RoundSettings) -> DeviceRounds:
     return batch.rounds
 
 
-def texts(cell: Cell, rounds: DeviceRounds) -> tuple[torch.Tensor, float, float]:
+def texts(cell: DeviceCell, rounds: DeviceRounds) -> tuple[torch.Tensor, float, float]:
     """(accepted drafts [rounds, rows] while all rows write, median seconds of a draft step, of a verify step)."""
     rows = cell.batch.rows
     rounds.draft(GAMMA)
@@ -71,19 +74,19 @@ def texts(cell: Cell, rounds: DeviceRounds) -> tuple[torch.Tensor, float, float]
     return torch.stack(counts), draft, float(np.median([b.elapsed_time(c) for _, b, c in marks])) / 1e3
 
 
-def parts(cell: Cell, rounds: DeviceRounds) -> dict[str, float]:
+def parts(cell: DeviceCell, rounds: DeviceRounds) -> dict[str, float]:
     """Seconds of a verify step that learns nothing, and of a selection."""
     rounds.verify(GAMMA, learn=False)
     cell.batch.rewind()
-    bare = timed(lambda: rounds.verify(GAMMA, learn=False), 6)
+    bare = event_seconds(lambda: rounds.verify(GAMMA, learn=False), 6)
     cell.batch.rewind()
     rounds.select()
-    found = {"bare_s": bare, "select_s": timed(rounds.select, 6)}
+    found = {"bare_s": bare, "select_s": event_seconds(rounds.select, 6)}
     cell.batch.rewind()
     return found
 
 
-def exact_seconds(cell: Cell, bare: dict[str, float], rate: float) -> float:
+def exact_seconds(cell: DeviceCell, bare: dict[str, float], rate: float) -> float:
     """A verify step with kernels for the exact statistic, estimated from bytes."""
     heads = cell.spec.layers * cell.spec.kv_heads * cell.rows
     return bare["bare_s"] + bare["select_s"] + heads * cell.context * WEIGHTS * SCORE_BYTES / rate
@@ -103,7 +106,7 @@ def figures(accepted: torch.Tensor, draft: float, verify: float) -> dict[str, An
     }  # fmt: skip
 
 
-def run(cell: Cell, budget: RecallBudget, seeds: int, rate: float) -> dict[str, dict[str, Any]]:
+def run(cell: DeviceCell, budget: RecallBudget, seeds: int, rate: float) -> dict[str, dict[str, Any]]:
     """All arms over `seeds` sets of texts."""
     found: dict[str, dict[str, Any]] = {}
     bare: dict[str, float] = {}
@@ -111,9 +114,7 @@ def run(cell: Cell, budget: RecallBudget, seeds: int, rate: float) -> dict[str, 
         rounds = use(cell, settings)
         accepted, draft, verify = [], 0.0, 0.0
         for turn in range(seeds):
-            law = {"temperature": 0.7, "top_k": 50, "top_p": 0.9}
-            params = [SamplingParams(**law, seed=row + 1000 * turn) for row in range(cell.rows)]
-            cell.batch.resample([resolve(own) for own in params])
+            cell.resample(TEMPERATURE, turn)
             own, draft, verify = texts(cell, rounds)
             accepted.append(own)
         bare = bare or parts(cell, rounds)
@@ -135,17 +136,15 @@ def show(name: str, row: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--model", required=True)
     parser.add_argument("--ids", type=Path, required=True)
-    parser.add_argument("--cell", default="demo:8000x64")
+    parser.add_argument("--cell", default="8000x64:8")
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--seeds", type=int, default=2)
     options = parser.parse_args()
-    model, shape = options.cell.split(":")
-    context, rows = map(int, shape.split("x"))
-    rate = copy_rate()
+    shape, rate = parse_cell(options.cell, options.model, (GAMMA,)), copy_bandwidth()
     with torch.inference_mode():
-        cell = Cell(Loader(options.model)(model, context), read_ids(options.ids), context, rows, options.budget, GAMMA)
+        cell = opened(shape, Models(torch.bfloat16, torch.device("cuda")), Text(ids=options.ids), options.budget)
         found = run(cell, RecallBudget(share=0.001, floor=options.budget), options.seeds, rate)
     path = Path(os.environ.get("OUT", ".")) / "importance.json"
     path.write_text(json.dumps({"cell": options.cell, "copy": rate, "arms": found}, indent=1))
