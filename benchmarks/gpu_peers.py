@@ -2,10 +2,10 @@
 
     PYTHONPATH=src:benchmarks python3 benchmarks/gpu_peers.py --gpt-fast FOLDER --commit HASH
 
-Glimpse, gpt-fast (compiled as its generate.py does) and transformers' generate with a static cache, one after another in
-one process. Weights are random: what dense decoding costs does not depend on them, and no checkpoint is needed. Times
-are of whole runs of 100 tokens by the host's clock, sampling included, the medians of five; compilation stands apart.
-A part that fails is named and passed over; the file is written after each.
+Glimpse, gpt-fast (compiled as its generate.py does) and transformers' generate with a static cache, one after another
+in one process. Weights are random: what dense decoding costs does not depend on them, and no checkpoint is needed.
+Times are of whole runs of 100 tokens by the host's clock, sampling included, the medians of five; compilation stands
+apart. A part that fails is named and passed over; the file is written after each.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Bench:
             timed = measure()
             self.found.append(timed)
             over = timed.median / self.floor(timed.shape, timed.context)
-            print(f"{name}: {timed.median * 1e3:.3f} ms ({over:.2f} floors), runs "
-                  f"{[round(value * 1e3, 3) for value in timed.seconds]}, before {timed.compile_s:.1f} s", flush=True)  # fmt: skip
+            print(f"{name}: {timed.median * 1e3:.3f} ms ({over:.2f} floors), before {timed.compile_s:.1f} s")
+            print("   runs", [round(value * 1e3, 3) for value in timed.seconds], flush=True)
             self.write()
         except Exception:
             traceback.print_exc(limit=6)

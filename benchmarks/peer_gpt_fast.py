@@ -38,6 +38,7 @@ def opened(folder: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
     sys.path.insert(0, str(folder))
     try:
         import generate
+
         import model
 
         yield generate, model
