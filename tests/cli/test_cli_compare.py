@@ -41,7 +41,7 @@ def test_the_sparse_drafter_says_why_it_cannot_pay_and_where_it_would(glimpse):
 
 
 def test_no_excuse_where_the_cache_outweighs_the_weights(glimpse, monkeypatch):
-    heavy = SimpleNamespace(weight_bytes=lambda _: 1, kv_bytes_per_token=lambda _: 46_080)
+    heavy = SimpleNamespace(step_weight_bytes=lambda _: 1, kv_bytes_per_token=lambda _: 46_080)
     monkeypatch.setattr(FakeLLM, "spec", property(lambda _: heavy, lambda *_: None), raising=False)
     assert "Why no gain" not in glimpse("compare", "--prompt", "Hello", "--drafter", "sparse").out
 

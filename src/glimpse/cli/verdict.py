@@ -64,7 +64,7 @@ def sparse_note(comparison: Comparison, llm: Model) -> str | None:
     import torch
 
     dtype = getattr(torch, str(llm.settings["dtype"]))
-    weights, per_token = llm.spec.weight_bytes(dtype), llm.spec.kv_bytes_per_token(dtype)
+    weights, per_token = llm.spec.step_weight_bytes(dtype), llm.spec.kv_bytes_per_token(dtype)
     usage = comparison.speculative.usage
     cache = per_token * (usage.prompt_tokens + usage.completion_tokens)
     if weights <= cache:
