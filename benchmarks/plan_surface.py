@@ -11,6 +11,7 @@ from benchmarks.plan_cells import DTYPE, Cell
 from glimpse.pacing.calibration import Calibration, shape_of
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.planning import Device
+from glimpse.planning.measure import LEAN
 
 Timed = tuple[StepLoad, float]
 
@@ -18,7 +19,7 @@ Timed = tuple[StepLoad, float]
 def surface(cells: Sequence[Cell], device: Device) -> Device:
     """`device` with the prices that the steps of `cells`, all of one model, give `StepCosts`."""
     spec = cells[0].spec
-    costs = StepCosts(spec.step_weight_bytes(DTYPE), spec.kv_bytes_per_token(DTYPE), device.bandwidth)
+    costs = StepCosts(spec.step_weight_bytes(DTYPE), spec.kv_bytes_per_token(DTYPE), device.bandwidth, lean=LEAN)
     for cell in cells:
         for load, seconds in _loads(cell):
             costs.observe(load, seconds)
