@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from benchmarks.plan_cells import DTYPE, Cell, Law, Measured, _cells
-from benchmarks.plan_check import errors, tables, targets
+from benchmarks.plan_check import details, errors, methods, targets
 from benchmarks.plan_judge import METHODS, TABLE, fitted, judged
 
 from glimpse.bench.results import Result
@@ -58,7 +58,7 @@ def test_a_grid_of_the_tables_making_is_predicted_exactly(cells):
         assert max(losses) == 0
     assert max(errors(runs, "floors")[0]) > 0.5
     assert all(target.ok for target in targets(runs))
-    shown = tables(runs)
+    shown = [methods(runs), *details(runs)]
     assert [len(table.rows) for table in shown] == [4, 4 * len(cells), len(cells)]
     assert all(len(row) == len(table.columns) for table in shown for row in table.rows)
 

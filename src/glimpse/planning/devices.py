@@ -17,7 +17,7 @@ REACHED_BANDWIDTH, REACHED_RATE = 0.9, 0.79
 4.3 of 4.8 TB/s and 780 of 989 TFLOP/s; taken for the other GPUs too.
 """
 GPU_OVERHEADS = Overheads(
-    layer=33.2e-6, few_layer=14.6e-6, arithmetic=1.89, learning=1.67, selecting=2.25, selecting_layer=2.35e-6
+    layer=33.3e-6, few_layer=14.8e-6, arithmetic=1.87, learning=1.78, selecting=2.27, selecting_layer=2.35e-6
 )
 """Fitted by benchmarks/plan_check.py to steps measured on an H200 (benchmarks/results); taken for other GPUs too."""
 
