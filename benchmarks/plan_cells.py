@@ -34,10 +34,10 @@ class Measured:
     seconds: float
     drafted: int = 0
 
-    def observed(self, spec: DecoderSpec, device: Device) -> Observed:
-        """As a fit of overheads wants it."""
+    def observed(self, spec: DecoderSpec, device: Device, few: int) -> Observed:
+        """As a fit of overheads wants it, where so many tokens are few."""
         about = spec, DTYPE, self.step, device.bandwidth, device.rate
-        return Observed(floor_of(*about), terms_of(*about), self.seconds)
+        return Observed(floor_of(*about), terms_of(*about, few), self.seconds)
 
 
 @dataclass(frozen=True, slots=True)

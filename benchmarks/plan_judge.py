@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.plan_cells import Cell, Law
 from benchmarks.plan_surface import surface
 from glimpse.planning import Device, Plan, make_plan, speedup
-from glimpse.planning.overheads import Overheads, fit
+from glimpse.planning.overheads import Observed, Overheads, best_fit
 
 TABLE = "device table"
 Method = Callable[[Cell, Sequence[Cell], Device], Device | None]
@@ -46,7 +46,11 @@ METHODS: dict[str, Method] = {
 
 def fitted(cells: Sequence[Cell], device: Device) -> Overheads:
     """The overheads that fit all steps of `cells`."""
-    return fit([own.observed(cell.spec, device) for cell in cells for own in cell.steps])
+
+    def observed(few: int) -> list[Observed]:
+        return [own.observed(cell.spec, device, few) for cell in cells for own in cell.steps]
+
+    return best_fit(observed)
 
 
 def judged(cell: Cell, cells: Sequence[Cell], device: Device) -> Iterator[dict[str, Any]]:

@@ -39,7 +39,7 @@ def _steps(cell):
 
 def _seconds(cell: Cell, own: Measured, device):
     about = cell.spec, DTYPE, own.step, device.bandwidth, device.rate
-    return floor_of(*about) + device.overheads.seconds(terms_of(*about))
+    return floor_of(*about) + device.overheads.seconds(terms_of(*about, device.overheads.few_tokens))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from glimpse.bench.grow import SHAPES
 from glimpse.bench.grow_plan import twin_spec
 from glimpse.planning import DEVICES, Setting, make_plan
 from glimpse.planning.models import DEMO_SPEC
-from glimpse.planning.overheads import Observed, Overheads, fit, floor_of, terms_of
+from glimpse.planning.overheads import COEFFICIENTS, Observed, Overheads, best_fit, fit, floor_of, terms_of
 from glimpse.planning.work import Step
 
 LARGE = twin_spec(DEMO_SPEC, SHAPES["llama-3.1-8b"])
@@ -29,8 +29,9 @@ STEPS = [
 ]
 
 
-def observed(spec, step, overheads=TRUE):
-    floor, terms = (of(spec, BF16, step, BANDWIDTH, RATE) for of in (floor_of, terms_of))
+def observed(spec, step, overheads=TRUE, few=4):
+    floor = floor_of(spec, BF16, step, BANDWIDTH, RATE)
+    terms = terms_of(spec, BF16, step, BANDWIDTH, RATE, few)
     return Observed(floor, terms, floor + overheads.seconds(terms))
 
 
@@ -39,7 +40,7 @@ def test_a_verification_by_hand():
     step = Step(64, 9, 8000, learns=True, selects=True)
     scores = 4 * 30 * 3 * 64 * 8000 / BANDWIDTH
     operations = 4 * 30 * 9 * 64 * 64 * 9 * 8000 / RATE
-    terms = terms_of(DEMO_SPEC, BF16, step, BANDWIDTH, RATE)
+    terms = terms_of(DEMO_SPEC, BF16, step, BANDWIDTH, RATE, 4)
     assert terms.tolist() == pytest.approx([30, 0, operations, scores, 4 * scores, 30])
     assert TRUE.seconds(terms) == pytest.approx(
         30 * 30e-6 + 1.5 * operations + 2 * scores + 2.5 * 4 * scores + 30 * 2e-6
@@ -47,23 +48,36 @@ def test_a_verification_by_hand():
 
 
 def test_few_tokens_of_a_narrow_model_run_in_few_launches():
-    assert terms_of(DEMO_SPEC, BF16, Step(4, 1, 100), BANDWIDTH, RATE)[:2].tolist() == [0, 30]
-    assert terms_of(DEMO_SPEC, BF16, Step(1, 5, 100), BANDWIDTH, RATE)[:2].tolist() == [30, 0]
-    assert terms_of(LARGE, BF16, Step(1, 1, 100), BANDWIDTH, RATE)[:2].tolist() == [32, 0]
+    assert terms_of(DEMO_SPEC, BF16, Step(4, 1, 100), BANDWIDTH, RATE, 4)[:2].tolist() == [0, 30]
+    assert terms_of(DEMO_SPEC, BF16, Step(1, 5, 100), BANDWIDTH, RATE, 4)[:2].tolist() == [30, 0]
+    assert terms_of(LARGE, BF16, Step(1, 1, 100), BANDWIDTH, RATE, 4)[:2].tolist() == [32, 0]
 
 
 def test_without_a_forward_only_the_selection_is_left():
     step = Step(8, 0, 1000, selects=True)
     assert floor_of(DEMO_SPEC, BF16, step, BANDWIDTH, RATE) == 0
-    terms = terms_of(DEMO_SPEC, BF16, step, BANDWIDTH, RATE)
+    terms = terms_of(DEMO_SPEC, BF16, step, BANDWIDTH, RATE, 4)
     assert terms[:4].tolist() == [0, 0, 0, 0]
     assert (terms[4:] > 0).all()
 
 
 def test_a_fit_finds_the_overheads_again():
     found = fit([observed(spec, step) for spec in (DEMO_SPEC, LARGE) for step in STEPS])
-    for name in ("layer", "few_layer", "arithmetic", "learning", "selecting", "selecting_layer"):
+    for name in COEFFICIENTS:
         assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=1e-6), name
+
+
+@pytest.mark.parametrize("right", [4, 16, 64])
+def test_a_fit_finds_out_what_few_tokens_are(right):
+    taken = [observed(DEMO_SPEC, step, few=right).seconds for step in STEPS]
+
+    def steps(few):
+        pairs = zip(STEPS, taken, strict=True)
+        return [replace(observed(DEMO_SPEC, step, few=few), seconds=took) for step, took in pairs]
+
+    found = best_fit(steps)
+    assert found.few_tokens == right
+    assert found.few_layer == pytest.approx(15e-6, rel=1e-6)
 
 
 def test_what_no_step_shows_stays_as_known():

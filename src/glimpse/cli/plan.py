@@ -142,7 +142,7 @@ def _costs(plan: Plan) -> Table:
 def _source(plan: Plan) -> str:
     if plan.measured:
         return ", as measured"
-    return ", by the device table" if any(asdict(plan.setting.device.overheads).values()) else " at least: its floor"
+    return ", by the device table" if plan.setting.device.overheads.coefficients.any() else " at least: its floor"
 
 
 def _fitting(plan: Plan) -> str:

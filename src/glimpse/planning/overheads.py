@@ -9,8 +9,8 @@ They are fitted to measured steps of several models together (`benchmarks/plan_c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,8 +18,12 @@ import torch
 from glimpse.model.spec import DecoderSpec
 from glimpse.planning.work import SELECTION_PASSES, Step, score_bytes, step_work
 
-FEW_TOKENS, NARROW = 4, 1024
-"""Up to so many tokens in a step, a model of at most this hidden size runs in few launches a layer (engine/device)."""
+NARROW = 1024
+"""Models up to this hidden size run steps of few tokens in few launches a layer (engine/device/narrow)."""
+FEW = (4, 16, 64)
+"""What "few" may be: a fit finds out."""
+COEFFICIENTS = ("layer", "few_layer", "arithmetic", "learning", "selecting", "selecting_layer")
+"""What a step's terms are multiplied by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +42,17 @@ class Overheads:
     """The same for choosing recall sets, over moving the scores four times."""
     selecting_layer: float = 0.0
     """Seconds a layer of choosing recall sets."""
+    few_tokens: int = 4
+    """Up to so many tokens in a step are few."""
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """[6], as `COEFFICIENTS` names them."""
+        return np.array([getattr(self, name) for name in COEFFICIENTS])
 
     def seconds(self, terms: np.ndarray) -> float:
-        """Seconds of a step with these `terms`."""
-        return float(np.dot(astuple(self), terms))
-
-
-NAMES = tuple(field.name for field in fields(Overheads))
+        """Seconds beyond the floor of a step with these `terms`."""
+        return float(self.coefficients @ terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +71,11 @@ def floor_of(spec: DecoderSpec, dtype: torch.dtype, step: Step, bandwidth: float
     return step_work(spec, dtype, step.batch, step.tokens, step.positions).seconds(bandwidth, rate)
 
 
-def terms_of(spec: DecoderSpec, dtype: torch.dtype, step: Step, bandwidth: float, rate: float) -> np.ndarray:
-    """[6]: what each of the `Overheads` is multiplied by."""
-    few = spec.hidden_size <= NARROW and step.batch * step.tokens <= FEW_TOKENS
+def terms_of(
+    spec: DecoderSpec, dtype: torch.dtype, step: Step, bandwidth: float, rate: float, few_tokens: int
+) -> np.ndarray:
+    """[6]: what each of `COEFFICIENTS` is multiplied by."""
+    few = spec.hidden_size <= NARROW and step.batch * step.tokens <= few_tokens
     layers = spec.layers if step.tokens else 0
     attended = step_work(spec, dtype, step.batch, step.tokens, step.positions).attention.operations / rate
     moved = score_bytes(spec, step) / bandwidth
@@ -84,14 +94,28 @@ def fit(observed: Sequence[Observed], known: Overheads | None = None) -> Overhea
 
     What no observation depends on keeps its value in `known`.
     """
-    values = np.array(astuple(known or Overheads()))
+    known = known or Overheads()
+    values = known.coefficients
     seconds = np.array([one.seconds for one in observed])
     terms = np.array([one.terms for one in observed]) / seconds[:, None]
     wanted = 1 - np.array([one.floor for one in observed]) / seconds
     seen = terms.any(axis=0)
     values[seen] = 0
     values[seen] = _non_negative(terms[:, seen], wanted)
-    return Overheads(*map(float, values))
+    return replace(known, **dict(zip(COEFFICIENTS, map(float, values), strict=True)))  # type: ignore[arg-type]
+
+
+def best_fit(observed: Callable[[int], Sequence[Observed]]) -> Overheads:
+    """The fit with that meaning of "few" which leaves the least squared relative errors.
+
+    `observed(few_tokens)`: the steps, their terms made with it.
+    """
+
+    def error(found: Overheads) -> float:
+        steps = observed(found.few_tokens)
+        return sum(((one.floor + found.seconds(one.terms)) / one.seconds - 1) ** 2 for one in steps)
+
+    return min((fit(observed(few), Overheads(few_tokens=few)) for few in FEW), key=error)
 
 
 def _non_negative(terms: np.ndarray, wanted: np.ndarray) -> np.ndarray:

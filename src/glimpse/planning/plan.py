@@ -89,7 +89,8 @@ class TablePrices:
     def _seconds(self, step: Step) -> float:
         setting, device = self.setting, self.setting.device
         about = setting.spec, setting.dtype, step, device.bandwidth, device.rate
-        return floor_of(*about) + device.overheads.seconds(terms_of(*about))
+        terms = terms_of(*about, device.overheads.few_tokens)
+        return floor_of(*about) + device.overheads.seconds(terms)
 
 
 @dataclass(frozen=True, slots=True)
