@@ -43,7 +43,7 @@ def test_plan_in_words(capsys):
 
 
 def test_plan_says_where_its_figures_are_floors(capsys):
-    code, out, err = _run(capsys, *"plan --context 4096 --device cpu-2-cores".split())
+    code, out, err = _run(capsys, *["plan", "--context", "4096", "--device", "cpu-2-cores"])
     assert (code, err) == (0, "")
     assert "a plain step at least: its floor" in " ".join(out.split())
     assert "not counted without a calibration" in " ".join(out.split())
