@@ -19,7 +19,6 @@ import torch
 
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.build import build_engine
-from glimpse.engine.engine import Engine
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.submit import make_requests
@@ -105,14 +104,12 @@ class _Clock:
 def _one_pass(loaded: Loaded, effort: Effort, cells: Listed[_Cell], clock: _Clock, *, finish: bool) -> Iterator[Timed]:
     """All cells once. Those of a draft length share an engine: what it prepares for them it prepares once."""
     for drafts, group in groupby(cells, key=lambda cell: cell.drafts):
-        drafter = "sparse" if drafts else "none"
-        engine = build_engine(loaded, EngineOptions(drafter=drafter, pacer="fixed", draft_tokens=drafts))
+        bench = _Bench(loaded, effort, drafts)
         for cell in group:
             if clock.over and not finish:
                 break
-            _run(loaded, engine, cell, effort, clock.next())
-        for load, took in engine.parts.costs.points():
-            yield StepLoad(*(round(count) for count in load[1:])), took
+            bench.run(cell, clock.next())
+        yield from bench.timed()
 
 
 def _points(costs: StepCosts) -> tuple[Point, ...]:
@@ -145,20 +142,34 @@ def _cells(loaded: Loaded, effort: Effort) -> list[_Cell]:
     ]
 
 
-def _run(loaded: Loaded, engine: Engine, cell: _Cell, effort: Effort, until: float) -> None:
-    """Rounds of one cell until there are enough, or time is up."""
-    params = SamplingParams(max_tokens=effort.room, temperature=0.0, ignore_eos=True)
-    with ExitStack() as stack:
-        for row in range(cell.batch):
-            prompt = stack.enter_context(_made_up(loaded, cell.context, row))
-            (request,) = make_requests(loaded, engine, prompt, params)
-            engine.add(request)
-            stack.callback(engine.cancel, request)
-        # The rows draft in step, so that a commit ends a round of all of them; the first is of the prompts' tails.
-        wanted = 1 + (effort.rounds if cell.drafts else effort.plain_steps)
-        commits = 0
-        while commits < wanted and engine.busy and (commits < 2 or time.perf_counter() < until):
-            commits += bool(engine.step())
+class _Bench:
+    """An engine of one draft length, and what its steps took."""
+
+    def __init__(self, loaded: Loaded, effort: Effort, drafts: int) -> None:
+        drafter = "sparse" if drafts else "none"
+        self._loaded, self._effort = loaded, effort
+        self._engine = build_engine(loaded, EngineOptions(drafter=drafter, pacer="fixed", draft_tokens=drafts))
+
+    def run(self, cell: _Cell, until: float) -> None:
+        """Rounds of one cell until there are enough, or time is up."""
+        loaded, engine, effort = self._loaded, self._engine, self._effort
+        params = SamplingParams(max_tokens=effort.room, temperature=0.0, ignore_eos=True)
+        with ExitStack() as stack:
+            for row in range(cell.batch):
+                prompt = stack.enter_context(_made_up(loaded, cell.context, row))
+                (request,) = make_requests(loaded, engine, prompt, params)
+                engine.add(request)
+                stack.callback(engine.cancel, request)
+            # The rows draft in step, so that a commit ends a round of all of them; the first is of the prompts' tails.
+            wanted = 1 + (effort.rounds if cell.drafts else effort.plain_steps)
+            commits = 0
+            while commits < wanted and engine.busy and (commits < 2 or time.perf_counter() < until):
+                commits += bool(engine.step())
+
+    def timed(self) -> Iterator[Timed]:
+        """Every kind of step with the median of its seconds."""
+        for load, seconds in self._engine.parts.costs.points():
+            yield StepLoad(*(round(count) for count in load[1:])), seconds
 
 
 @contextmanager
