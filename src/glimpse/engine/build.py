@@ -54,7 +54,7 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> Engine:
     if drafter.gives_tree:
         raise ArgumentError(f"drafter {options.drafter!r} gives trees; this engine verifies chains only")
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
-    costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
+    costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
     pacer = _builder(PACERS, options.pacer)(
         PaceContext(
             costs=costs,
