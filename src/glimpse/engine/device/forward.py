@@ -78,8 +78,8 @@ class FusedForward:
                 residual, first.weight, first.eps, layer.qkv, self._cos, self._sin, positions, slots,
                 pool.keys[index], pool.values[index], heads,
             )  # fmt: skip
-            narrow.add(mix(index, q).flatten(1), layer.output, residual)
-            narrow.add(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
+            narrow.output(mix(index, q).flatten(1), layer.output, residual)
+            narrow.down(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
         return _norm(residual, self._decoder.norm)
 
 

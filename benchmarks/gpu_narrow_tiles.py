@@ -1,0 +1,208 @@
+"""Which tiles suit the narrow launches? Random weights of the demo model's shape; needs no checkpoint.
+
+    PYTHONPATH=src:benchmarks python3 benchmarks/gpu_narrow_tiles.py --tokens 1,8,64 --seconds 120
+
+For every launch and number of tokens: microseconds of one launch in a graph of one launch a layer, each on weights of its
+own, for every tile; then whole layers (without attention) of the best tiles against cuBLAS with separate kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from gpu_clock import graph_seconds
+
+from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
+from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile
+
+HIDDEN, INNER, HEADS, KV_HEADS, DIM, LAYERS, POSITIONS = 576, 1536, 9, 3, 64, 30, 1024
+EPS = 1e-5
+KINDS = ("qkv", "output", "gate", "down")
+SHORT = [Tile(c, t, w) for c, t, w in (
+    (16, 16, 4), (32, 16, 4), (64, 16, 4), (16, 16, 8), (32, 16, 8), (64, 16, 8), (16, 32, 4), (16, 32, 8), (32, 32, 8),
+    (64, 32, 8), (16, 64, 8), (32, 64, 8),
+)]  # fmt: skip
+LONG = [Tile(c, t, w) for c, t, w in ((16, 16, 4), (16, 16, 8), (32, 16, 8), (16, 32, 8), (16, 16, 16), (32, 16, 16))]
+LOOPED = [Tile(c, t, w, 64, s) for c, t, w, s in (
+    (32, 64, 4, 4), (64, 32, 4, 4), (64, 64, 4, 3), (64, 64, 4, 5), (128, 64, 4, 4), (128, 64, 8, 4), (64, 128, 8, 4),
+    (64, 128, 4, 4), (128, 128, 8, 3), (128, 128, 8, 4), (32, 128, 4, 4),
+)]  # fmt: skip
+LARGEST_SLICED, LEAST_LOOPED = 256, 48
+
+
+def tiles(kind: str, tokens: int) -> Iterator[Tile]:
+    """What to try."""
+    if tokens <= LARGEST_SLICED:
+        yield from (tile for tile in (LONG if kind == "down" else SHORT) if tile.tokens < 2 * max(tokens, 16))
+    if tokens >= LEAST_LOOPED:
+        yield from LOOPED
+        if kind == "down":
+            yield from (replace(tile, block=128, stages=3) for tile in LOOPED)
+
+
+@dataclass
+class Model:
+    """Weights of all layers and what N tokens need."""
+
+    tokens: int
+    layers: int = LAYERS
+
+    def __post_init__(self) -> None:
+        make: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+
+        def weight(rows: int, columns: int) -> torch.Tensor:
+            return torch.randn(self.layers, rows, columns, **make) * columns**-0.5
+
+        self.weights = {
+            "qkv": weight((HEADS + 2 * KV_HEADS) * DIM, HIDDEN), "output": weight(HIDDEN, HEADS * DIM),
+            "gate": weight(2 * INNER, HIDDEN), "down": weight(HIDDEN, INNER),
+        }  # fmt: skip
+        self.norm = torch.randn(self.layers, HIDDEN, **make)
+        self.x, self.residual = torch.randn(2, self.tokens, HIDDEN, **make).unbind()
+        self.inner = torch.randn(self.tokens, INNER, **make)
+        angle = torch.rand(POSITIONS, 1, DIM // 2, device="cuda") * 6
+        self.cos = torch.cat([angle.cos()] * 2, -1).bfloat16()
+        self.sin = torch.cat([-angle.sin(), angle.sin()], -1).bfloat16()
+        self.positions = torch.randint(0, POSITIONS, (self.tokens,), device="cuda")
+        self.slots = torch.randperm(POSITIONS, device="cuda")[: self.tokens]
+        self.keys, self.values = torch.randn(2, KV_HEADS, POSITIONS, DIM, **make).unbind()
+
+    def launch(self, kind: str, layer: int, narrow: Narrow) -> torch.Tensor:
+        """One launch; what it wrote."""
+        weight, norm = self.weights[kind][layer], self.norm[layer]
+        if kind == "qkv":
+            rotation = self.cos, self.sin, self.positions, self.slots, self.keys, self.values
+            return narrow.qkv(self.x, norm, EPS, weight, *rotation, HEADS)
+        if kind == "gate":
+            return narrow.gated(self.x, norm, EPS, weight)
+        (narrow.output if kind == "output" else narrow.down)(self.source(kind), weight, self.residual)
+        return self.residual
+
+    def source(self, kind: str) -> torch.Tensor:
+        """The input of a product that is added to the residual stream."""
+        return self.x if kind == "output" else self.inner
+
+    def right(self, kind: str, layer: int) -> torch.Tensor:
+        """The same in float64, but for the rounding of the norm's output; of the queries only the values' part."""
+        weight, x = self.weights[kind][layer].double(), self.x.double()
+        if kind in ("output", "down"):
+            return self.residual.double() + self.source(kind).double() @ weight.T
+        normed = (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS)).bfloat16() * self.norm[layer]
+        product = normed.double() @ weight.T
+        if kind == "gate":
+            gate, up = product.chunk(2, -1)
+            return F.silu(gate) * up
+        return product.view(self.tokens, -1, DIM)[:, -KV_HEADS:]
+
+    def error(self, kind: str, narrow: Narrow) -> float:
+        """Norm of the difference over the norm."""
+        right = self.right(kind, 1)
+        found = self.launch(kind, 1, narrow)
+        if kind == "qkv":
+            found = self.values[:, self.slots].transpose(0, 1)
+        return float((found.double() - right).norm() / right.norm())
+
+    def layer(self, index: int, narrow: Narrow) -> None:
+        """A whole layer but for its attention: the queries stand for what it would give."""
+        weights, norm = {kind: weight[index] for kind, weight in self.weights.items()}, self.norm[index]
+        rotation = self.cos, self.sin, self.positions, self.slots, self.keys, self.values
+        q = narrow.qkv(self.residual, norm, EPS, weights["qkv"], *rotation, HEADS)
+        narrow.output(q.flatten(1), weights["output"], self.residual)
+        narrow.down(narrow.gated(self.residual, norm, EPS, weights["gate"]), weights["down"], self.residual)
+
+    def separate(self, index: int) -> None:
+        """The same by cuBLAS, and kernels between."""
+        weights, norm = {kind: weight[index] for kind, weight in self.weights.items()}, self.norm[index]
+        x = rms_norm(self.x, norm, EPS, self.residual)
+        qkv = F.linear(x, weights["qkv"]).view(self.tokens, -1, DIM)
+        rotation = self.cos, self.sin, self.slots, self.keys, self.values
+        q = rotate_and_store(qkv, *rotation, HEADS, positions=self.positions)
+        x = rms_norm(F.linear(q.flatten(1), weights["output"]), norm, EPS, self.residual)
+        self.x.copy_(F.linear(silu_mul(F.linear(x, weights["gate"])), weights["down"]))
+
+
+def microseconds(calls: list[Callable[[], object]]) -> float:
+    """Of one call."""
+    return graph_seconds(calls, least=4e-3) * 1e6
+
+
+def compile_all(work: list[tuple[str, Tile]]) -> None:
+    """Fills Triton's cache, in a process of its own."""
+    model = Model(1, 2)
+    for kind, tile in work:
+        try:
+            model.launch(kind, 0, Narrow(1, replace(NarrowConfig(linked=True), **{kind: tile})))
+        except Exception as error:
+            print(f"  {kind} {tile}: {type(error).__name__}: {str(error)[:100]}", flush=True)
+
+
+def measure(tokens: int) -> dict[str, Any]:
+    """All tiles of all launches for one number of tokens, and whole layers."""
+    model, best, found = Model(tokens), NarrowConfig(linked=True), {}
+    for kind in KINDS:
+        times = []
+        for tile in tiles(kind, tokens):
+            narrow = Narrow(tokens, replace(best, **{kind: tile}))
+            try:
+                model.residual.normal_()
+                error = model.error(kind, narrow)
+                calls = [lambda i=i, n=narrow: model.launch(kind, i, n) for i in range(LAYERS)]
+                times.append((microseconds(calls), error, tile))
+            except Exception as problem:
+                print(f"  {kind} {tile}: {type(problem).__name__}: {str(problem)[:100]}", flush=True)
+        times.sort(key=lambda row: row[0])
+        best = replace(best, **{kind: times[0][2]})
+        cublas = microseconds([lambda w=w: F.linear(model.inner if kind == "down" else model.x, w)
+                               for w in model.weights[kind]])  # fmt: skip
+        found[kind] = {"cublas": cublas, "tiles": [(us, err, asdict(tile)) for us, err, tile in times]}
+        shown = " | ".join(f"{us:.2f} {key(tile)}" for us, _, tile in times[:5])
+        worst = max(err for _, err, _ in times)
+        print(f"N={tokens} {kind}: cublas alone {cublas:.2f} | {shown} | worst error {worst:.1e}", flush=True)
+    model.residual.normal_()
+    narrow = Narrow(tokens, best)
+    whole = microseconds([lambda i=i: model.layer(i, narrow) for i in range(LAYERS)])
+    model.residual.normal_()
+    apart = microseconds([lambda i=i: model.separate(i) for i in range(LAYERS)])
+    print(f"N={tokens}: a layer {whole:.2f} us narrow, {apart:.2f} separate", flush=True)
+    return found | {"layer": whole, "separate": apart}
+
+
+def key(tile: Tile) -> str:
+    """columns x tokens, warps, and the blocks if there are any."""
+    return f"{tile.columns}x{tile.tokens}w{tile.warps}" + (f"b{tile.block}s{tile.stages}" if tile.block else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", default="1,8,16,32,64,128,256,576")
+    parser.add_argument("--seconds", type=float, default=120)
+    options = parser.parse_args()
+    sizes, begun = [int(size) for size in options.tokens.split(",")], time.perf_counter()
+    work = sorted({(kind, tile) for kind in KINDS for size in sizes for tile in tiles(kind, size)}, key=str)
+    workers = min(14, os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(compile_all, [work[start::workers] for start in range(workers)]))
+    print(f"compiled {len(work)} kernels in {time.perf_counter() - begun:.0f} s", flush=True)
+    found = {}
+    for size in sizes:
+        if time.perf_counter() - begun > options.seconds:
+            print(f"no time for N={size}", flush=True)
+            continue
+        with torch.inference_mode():
+            found[size] = measure(size)
+        (Path(os.environ.get("OUT", ".")) / "narrow_tiles.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
