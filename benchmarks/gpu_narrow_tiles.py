@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:benchmarks python3 benchmarks/gpu_narrow_tiles.py --tokens 1,8,64 --seconds 120
 
-For every launch and number of tokens: microseconds of one launch in a graph of one launch a layer, each on weights of its
-own, for every tile; then whole layers (without attention) of the best tiles against cuBLAS with separate kernels.
+For every launch and number of tokens: microseconds of one launch, in a graph of one a layer on weights of its own,
+for every tile; then whole layers (without attention) of the best tiles against cuBLAS with separate kernels.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +29,36 @@ from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile
 
 HIDDEN, INNER, HEADS, KV_HEADS, DIM, LAYERS, POSITIONS = 576, 1536, 9, 3, 64, 30, 1024
 EPS = 1e-5
+Times = tuple[float, float, Tile]
 KINDS = ("qkv", "output", "gate", "down")
-SHORT = [Tile(c, t, w) for c, t, w in (
-    (16, 16, 4), (32, 16, 4), (64, 16, 4), (16, 16, 8), (32, 16, 8), (64, 16, 8), (16, 32, 4), (16, 32, 8), (32, 32, 8),
-    (64, 32, 8), (16, 64, 8), (32, 64, 8),
+NORMED = [Tile(c, t, w) for c, t, w in (
+    (64, 8, 4), (64, 16, 4), (64, 16, 8), (64, 32, 4), (64, 32, 8), (64, 64, 4), (64, 64, 8),
 )]  # fmt: skip
-LONG = [Tile(c, t, w) for c, t, w in ((16, 16, 4), (16, 16, 8), (32, 16, 8), (16, 32, 8), (16, 16, 16), (32, 16, 16))]
-LOOPED = [Tile(c, t, w, 64, s) for c, t, w, s in (
-    (32, 64, 4, 4), (64, 32, 4, 4), (64, 64, 4, 3), (64, 64, 4, 5), (128, 64, 4, 4), (128, 64, 8, 4), (64, 128, 8, 4),
-    (64, 128, 4, 4), (128, 128, 8, 3), (128, 128, 8, 4), (32, 128, 4, 4),
+WIDE = [Tile(128, t, w) for t, w in ((8, 4), (16, 4), (16, 8), (32, 8))]
+SLICED = [Tile(c, t, w, sliced=True) for c, t, w in (
+    (16, 8, 2), (16, 8, 4), (16, 16, 2), (16, 16, 4), (32, 16, 2), (32, 16, 4), (32, 16, 8), (16, 32, 4), (32, 32, 4),
+    (64, 16, 4),
 )]  # fmt: skip
-LARGEST_SLICED, LEAST_LOOPED = 256, 48
+LOOPED = [Tile(64, t, w, b, s) for t, w, b, s in (
+    (64, 4, 64, 3), (64, 4, 64, 5), (128, 8, 64, 4), (128, 4, 64, 4),
+)]  # fmt: skip
+BROAD = [Tile(128, t, w, 64, s) for t, w, s in ((64, 4, 4), (64, 8, 4), (128, 8, 3), (128, 8, 4))]
+ADDED = [Tile(64, t, 4, b, s) for t, b, s in (
+    (16, 64, 9), (16, 64, 5), (32, 64, 7), (64, 64, 7), (16, 128, 5), (32, 128, 5), (64, 128, 4), (16, 64, 12),
+)]  # fmt: skip
+OF_KIND = {
+    "qkv": NORMED + LOOPED, "gate": NORMED + WIDE + LOOPED + BROAD,
+    "output": [tile for tile in NORMED if tile.warps == 4] + SLICED + LOOPED + BROAD + ADDED,
+    "down": SLICED + LOOPED + BROAD + ADDED,
+}  # fmt: skip
 
 
 def tiles(kind: str, tokens: int) -> Iterator[Tile]:
     """What to try."""
-    if tokens <= LARGEST_SLICED:
-        yield from (tile for tile in (LONG if kind == "down" else SHORT) if tile.tokens < 2 * max(tokens, 16))
-    if tokens >= LEAST_LOOPED:
-        yield from LOOPED
-        if kind == "down":
-            yield from (replace(tile, block=128, stages=3) for tile in LOOPED)
+    for tile in OF_KIND[kind]:
+        divides = kind == "down" or not tile.block or HIDDEN % tile.block == 0
+        if divides and max(8, tokens // 24) <= tile.tokens <= 2 * max(tokens, 8):
+            yield tile
 
 
 @dataclass
@@ -149,38 +159,60 @@ def compile_all(work: list[tuple[str, Tile]]) -> None:
 
 def measure(tokens: int) -> dict[str, Any]:
     """All tiles of all launches for one number of tokens, and whole layers."""
-    model, best, found = Model(tokens), NarrowConfig(linked=True), {}
+    model, best, found, tried = Model(tokens), NarrowConfig(linked=True), {}, {}
     for kind in KINDS:
-        times = []
-        for tile in tiles(kind, tokens):
-            narrow = Narrow(tokens, replace(best, **{kind: tile}))
-            try:
-                model.residual.normal_()
-                error = model.error(kind, narrow)
-                calls = [lambda i=i, n=narrow: model.launch(kind, i, n) for i in range(LAYERS)]
-                times.append((microseconds(calls), error, tile))
-            except Exception as problem:
-                print(f"  {kind} {tile}: {type(problem).__name__}: {str(problem)[:100]}", flush=True)
-        times.sort(key=lambda row: row[0])
+        tried[kind] = times = sorted(times_of(model, kind, best), key=lambda row: row[0])
         best = replace(best, **{kind: times[0][2]})
-        cublas = microseconds([lambda w=w: F.linear(model.inner if kind == "down" else model.x, w)
-                               for w in model.weights[kind]])  # fmt: skip
+        source = model.inner if kind == "down" else model.x
+        cublas = microseconds([partial(F.linear, source, weight) for weight in model.weights[kind]])
         found[kind] = {"cublas": cublas, "tiles": [(us, err, asdict(tile)) for us, err, tile in times]}
-        shown = " | ".join(f"{us:.2f} {key(tile)}" for us, _, tile in times[:5])
+        shown = " | ".join(f"{us:.2f} {key(tile)}" for us, _, tile in times[:4])
         worst = max(err for _, err, _ in times)
         print(f"N={tokens} {kind}: cublas alone {cublas:.2f} | {shown} | worst error {worst:.1e}", flush=True)
+    whole, best = refined(model, best, tried)
     model.residual.normal_()
-    narrow = Narrow(tokens, best)
-    whole = microseconds([lambda i=i: model.layer(i, narrow) for i in range(LAYERS)])
+    apart = microseconds([partial(model.separate, i) for i in range(LAYERS)])
+    shown = " ".join(f"{kind} {key(getattr(best, kind))}" for kind in KINDS)
+    print(f"N={tokens}: a layer {whole:.2f} us narrow ({shown}), {apart:.2f} separate", flush=True)
+    return found | {"layer": whole, "separate": apart, "best": asdict(best)}
+
+
+def times_of(model: Model, kind: str, config: NarrowConfig) -> Iterator[Times]:
+    """Every tile that runs."""
+    for tile in tiles(kind, model.tokens):
+        narrow = Narrow(model.tokens, replace(config, **{kind: tile}))
+        try:
+            model.residual.normal_()
+            error = model.error(kind, narrow)
+            yield microseconds([partial(model.launch, kind, i, narrow) for i in range(LAYERS)]), error, tile
+        except Exception as problem:
+            print(f"  {kind} {key(tile)}: {type(problem).__name__}: {str(problem)[-100:]}", flush=True)
+
+
+def refined(model: Model, best: NarrowConfig, tried: dict[str, list[Times]]) -> tuple[float, NarrowConfig]:
+    """A whole layer's time; what is fastest alone may leave the next launch no room to start early."""
+    least = layer_time(model, best)
+    print(f"  alone best: a layer {least:.2f} us", flush=True)
+    for kind in KINDS:
+        for _, _, tile in tried[kind][1:5]:
+            other = replace(best, **{kind: tile})
+            time = layer_time(model, other)
+            if time < least:
+                least, best = time, other
+    return least, best
+
+
+def layer_time(model: Model, config: NarrowConfig) -> float:
+    """Microseconds of a layer without its attention."""
     model.residual.normal_()
-    apart = microseconds([lambda i=i: model.separate(i) for i in range(LAYERS)])
-    print(f"N={tokens}: a layer {whole:.2f} us narrow, {apart:.2f} separate", flush=True)
-    return found | {"layer": whole, "separate": apart}
+    narrow = Narrow(model.tokens, config)
+    return microseconds([partial(model.layer, i, narrow) for i in range(LAYERS)])
 
 
 def key(tile: Tile) -> str:
-    """columns x tokens, warps, and the blocks if there are any."""
-    return f"{tile.columns}x{tile.tokens}w{tile.warps}" + (f"b{tile.block}s{tile.stages}" if tile.block else "")
+    """columns x tokens, warps, and the blocks if there are any, or - for slices."""
+    kind = f"b{tile.block}s{tile.stages}" if tile.block else "-" if tile.sliced else ""
+    return f"{tile.columns}x{tile.tokens}w{tile.warps}{kind}"
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from glimpse.model.decoder import Norm
 from glimpse.model.rope import Rotation
 
 INNER, HEADS, KV_HEADS, DIM = 192, 4, 2, 16
-SLICED = {"qkv": Tile(8), "output": Tile(16), "gate": Tile(32), "down": Tile(64, warps=2)}
-LOOPED = {name: Tile(32, tokens=16, block=32, stages=2) for name in SLICED}
+WHOLE = {"qkv": Tile(8), "output": Tile(16, sliced=True), "gate": Tile(32), "down": Tile(64)}
+LOOPED = {name: Tile(32, tokens=16, block=32, stages=2) for name in WHOLE}
 
 
 def draw(*shape, device, dtype, seed=0, scale=1.0):
@@ -36,10 +36,11 @@ class Case:
         self.norm = Norm(draw(hidden, seed=1, **self.options), 1e-5)
 
     def weight(self, rows, columns=None):
-        return draw(rows, columns or self.hidden, seed=2, scale=0.1, **self.options)
+        columns = columns or self.hidden
+        return draw(rows, columns, seed=2, scale=columns**-0.5, **self.options)
 
 
-@pytest.fixture(params=[(3, 64, SLICED), (18, 192, SLICED), (18, 64, LOOPED)], ids=["few", "two-blocks", "looped"])
+@pytest.fixture(params=[(3, 64, WHOLE), (18, 192, WHOLE), (18, 64, LOOPED)], ids=["few", "two-blocks", "looped"])
 def case(request, device, dtype):
     return Case(*request.param, device, dtype)
 
@@ -85,7 +86,7 @@ def test_products_are_added_to_the_residual_stream(case, name):
 
 def test_a_token_does_not_depend_on_its_neighbours(device, dtype):
     """The same bits alone, and as the last of two tiles."""
-    alone, among = (Case(tokens, 192, SLICED, device, dtype) for tokens in (1, 18))
+    alone, among = (Case(tokens, 192, WHOLE, device, dtype) for tokens in (1, 18))
     alone.x.copy_(among.x[-1:])
     weight = alone.weight(2 * INNER)
     one, many = (case.narrow.gated(case.x, case.norm.weight, case.norm.eps, weight) for case in (alone, among))

@@ -20,27 +20,28 @@ from glimpse.attention.triton.sizes import padded
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a program of a launch does, and with how many warps."""
+    """What a program of a launch does, and with how many warps (`tiles`)."""
 
     columns: int
     """Rows of the weight; a gate and its unit, or a rotary pair, count as two."""
     tokens: int = 16
-    """At least 16, the matrix units' least side."""
     warps: int = 4
     block: int = 0
-    """Columns of the inner dimension at a time; 0: all at once, a slice each warp."""
+    """Columns of the inner dimension at a time; 0: all at once."""
     stages: int = 1
     """Blocks in flight."""
+    sliced: bool = False
+    """A slice of the inner dimension each warp; for the launches that add to the residual stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class NarrowConfig:
     """How launches are cut up. Changes the time and, by rounding, the last bits; never what is computed."""
 
-    qkv: Tile = Tile(32)
-    output: Tile = Tile(16)
-    gate: Tile = Tile(32)
-    down: Tile = Tile(16, warps=8)
+    qkv: Tile = Tile(64)
+    output: Tile = Tile(16, sliced=True)
+    gate: Tile = Tile(64)
+    down: Tile = Tile(16, sliced=True)
     linked: bool = False
     """Programmatic dependent launch (`linked`)."""
 
@@ -89,16 +90,18 @@ class Narrow:
 
     def _add(self, tile: Tile, x: Tensor, weight: Tensor, residual: Tensor) -> None:
         grid, options = self._cut(tile, weight, weight.shape[0])
-        add_kernel[grid](x, weight, residual, self.tokens, HIDDEN=weight.shape[0], **options)
+        add_kernel[grid](
+            x, weight, residual, self.tokens, HIDDEN=weight.shape[0], SLICES=tile.warps if tile.sliced else 1, **options
+        )  # fmt: skip
 
     def _cut(self, tile: Tile, weight: Tensor, most: int) -> tuple[tuple[int, int], dict[str, int | bool]]:
         """Grid and options of a launch over all rows of `weight`; a program takes `most` of them at most."""
         rows, width = weight.shape
         columns = min(tile.columns, most)
-        first, second = parts_of(width, 16 * tile.warps) if tile.block == 0 else (tile.block, -1)
+        first, second = parts_of(width, 16 * tile.warps if tile.sliced else 16) if tile.block == 0 else (tile.block, -1)
         return (rows // columns, -(-self.tokens // tile.tokens)), {
             "WIDTH": width, "FIRST": first, "SECOND": second, "TOKENS": tile.tokens, "COLUMNS": columns,
-            "WARPS": tile.warps, "num_warps": tile.warps, "num_stages": tile.stages,
+            "num_warps": tile.warps, "num_stages": tile.stages,
             **launch_options(self.config.linked),
         }  # fmt: skip
 

@@ -1,7 +1,6 @@
-"""The kernels of `narrow`: three, for four launches a layer. A program does a tile of tokens and a tile of columns.
+"""The kernels of `narrow`: three, for four launches a layer. A program does a tile of the weight's rows and of tokens.
 
-Columns that are needed together (both numbers of a rotary pair, a gate and its unit) are neighbours in the product, so
-that they end in one thread.
+Whatever depends on the weights alone comes before the wait (`linked`), and every load behind it before the product.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import triton.language as tl
 
 from glimpse.attention.triton.fused import turned
 from glimpse.attention.triton.linked import await_previous, release
-from glimpse.attention.triton.tiles import halves, held, held_norm, looped, normed, sliced
+from glimpse.attention.triton.tiles import halves, held, held_norm, looped, normed, whole
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -37,40 +36,39 @@ def qkv_kernel(
     SECOND: tl.constexpr,
     TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    WARPS: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """COLUMNS // 2 rotary pairs of one head, rotated; queries to `q_out`, keys and values to the pool."""
+    PAIRS: tl.constexpr = COLUMNS // 2
     HALF: tl.constexpr = DIM // 2
-    PARTS: tl.constexpr = DIM // COLUMNS
-    head, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
-    column = tl.arange(0, COLUMNS)
-    row = head * DIM + part * (COLUMNS // 2) + column // 2 + column % 2 * HALF
+    head, part = tl.program_id(0) // (DIM // COLUMNS), tl.program_id(0) % (DIM // COLUMNS)
+    column, pair = tl.arange(0, COLUMNS), tl.arange(0, PAIRS)
+    row = head * DIM + part * PAIRS + column % PAIRS + column // PAIRS * HALF
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
-    w1, w2 = held(weight, row, row >= 0, WIDTH, FIRST, SECOND, WARPS)
-    n1, n2 = held_norm(norm, WIDTH, FIRST, SECOND, WARPS)
+    w1, w2 = held(weight, row, row >= 0, WIDTH, FIRST, SECOND, 1)
+    n1, n2 = held_norm(norm, WIDTH, FIRST, SECOND)
     await_previous(LINKED)
     release(LINKED)
-    x1, x2 = held(x, token, token < count, WIDTH, FIRST, SECOND, WARPS)
-    d = part * (COLUMNS // 2) + tl.arange(0, COLUMNS // 2)[None, :]
-    angle = tl.load(positions + token, mask=token < count, other=0)[:, None] * DIM + d
-    slot = tl.load(slots + token, mask=token < count, other=-1)[:, None]
+    x1, x2 = held(x, token, token < count, WIDTH, FIRST, SECOND, 1)
+    d = (part * PAIRS + pair)[:, None]
+    slot = tl.load(slots + token, mask=token < count, other=-1)[None, :]
+    angle = tl.load(positions + token, mask=token < count, other=0)[None, :] * DIM + d
     cos1, cos2 = tl.load(cos + angle), tl.load(cos + angle + HALF)
     sin1, sin2 = tl.load(sin + angle), tl.load(sin + angle + HALF)
-    x1, x2 = normed(x1, x2, n1, n2, eps, WIDTH, SECOND)
     if SECOND < 0:
-        both = looped(x, weight, token, row, count, norm, eps, WIDTH, FIRST, True, TOKENS, COLUMNS)
+        both = looped(weight, x, row, token, count, norm, eps, WIDTH, FIRST, True, COLUMNS, TOKENS)
     else:
-        both = sliced(x1, x2, w1, w2, SECOND)
-    left, right = halves(both, TOKENS, COLUMNS)
+        x1, x2 = normed(x1, x2, n1, n2, eps, WIDTH, SECOND)
+        both = whole(w1, w2, x1, x2, SECOND, 1)
+    left, right = halves(both, COLUMNS, TOKENS)
     y1, y2 = turned(left, right, cos1, sin1), turned(right, left, cos2, sin2)
-    q_at = q_out + (token.to(tl.int64)[:, None] * HEADS + head) * DIM + d
+    q_at = q_out + (token.to(tl.int64)[None, :] * HEADS + head) * DIM + d
     key_at = keys + (head - HEADS).to(tl.int64) * head_stride + slot * DIM + d
     value_at = values + (head - HEADS - KV_HEADS).to(tl.int64) * head_stride + slot * DIM + d
     is_query, is_value = head < HEADS, head >= HEADS + KV_HEADS
     # One store of each half, whatever the head is: every other one would pass through shared memory once more.
     at = tl.where(is_query, q_at, tl.where(is_value, value_at, key_at))
-    wanted = (token < count)[:, None] & (is_query | (slot >= 0)) & (d >= 0)
+    wanted = (token < count)[None, :] & (is_query | (slot >= 0)) & (d >= 0)
     tl.store(at, tl.where(is_value, left, y1), mask=wanted)
     tl.store(at + HALF, tl.where(is_value, right, y2), mask=wanted)
 
@@ -89,29 +87,28 @@ def gate_kernel(
     SECOND: tl.constexpr,
     TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    WARPS: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """COLUMNS // 2 gated units."""
-    column = tl.arange(0, COLUMNS)
-    first = tl.program_id(0) * (COLUMNS // 2)
-    row = first + column // 2 + column % 2 * INNER
+    UNITS: tl.constexpr = COLUMNS // 2
+    column, unit = tl.arange(0, COLUMNS), tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+    row = tl.program_id(0) * UNITS + column % UNITS + column // UNITS * INNER
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
-    w1, w2 = held(weight, row, row >= 0, WIDTH, FIRST, SECOND, WARPS)
-    n1, n2 = held_norm(norm, WIDTH, FIRST, SECOND, WARPS)
+    w1, w2 = held(weight, row, row >= 0, WIDTH, FIRST, SECOND, 1)
+    n1, n2 = held_norm(norm, WIDTH, FIRST, SECOND)
     await_previous(LINKED)
     release(LINKED)
-    x1, x2 = held(x, token, token < count, WIDTH, FIRST, SECOND, WARPS)
-    x1, x2 = normed(x1, x2, n1, n2, eps, WIDTH, SECOND)
     if SECOND < 0:
-        both = looped(x, weight, token, row, count, norm, eps, WIDTH, FIRST, True, TOKENS, COLUMNS)
+        both = looped(weight, x, row, token, count, norm, eps, WIDTH, FIRST, True, COLUMNS, TOKENS)
     else:
-        both = sliced(x1, x2, w1, w2, SECOND)
-    gate, up = halves(both, TOKENS, COLUMNS)
+        x1, x2 = held(x, token, token < count, WIDTH, FIRST, SECOND, 1)
+        x1, x2 = normed(x1, x2, n1, n2, eps, WIDTH, SECOND)
+        both = whole(w1, w2, x1, x2, SECOND, 1)
+    gate, up = halves(both, COLUMNS, TOKENS)
     gate = gate.to(tl.float32)
     opened = (gate / (1.0 + tl.exp(-gate))).to(both.dtype).to(tl.float32)
-    at = out + token.to(tl.int64)[:, None] * INNER + (first + tl.arange(0, COLUMNS // 2))[None, :]
-    tl.store(at, (opened * up.to(tl.float32)).to(both.dtype), mask=(token < count)[:, None])
+    at = out + token.to(tl.int64)[None, :] * INNER + unit[:, None]
+    tl.store(at, (opened * up.to(tl.float32)).to(both.dtype), mask=(token < count)[None, :])
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -124,22 +121,23 @@ def add_kernel(
     WIDTH: tl.constexpr,
     FIRST: tl.constexpr,
     SECOND: tl.constexpr,
+    SLICES: tl.constexpr,
     TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    WARPS: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """residual [count, HIDDEN] += x [count, WIDTH] @ weight^T in COLUMNS columns."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
-    w1, w2 = held(weight, column, column >= 0, WIDTH, FIRST, SECOND, WARPS)
+    real = token < count
+    w1, w2 = held(weight, column, column >= 0, WIDTH, FIRST, SECOND, SLICES)
     await_previous(LINKED)
     release(LINKED)
-    x1, x2 = held(x, token, token < count, WIDTH, FIRST, SECOND, WARPS)
-    at = residual + token.to(tl.int64)[:, None] * HIDDEN + column[None, :]
-    old = tl.load(at, mask=(token < count)[:, None], other=0.0).to(tl.float32)
+    x1, x2 = held(x, token, real, WIDTH, FIRST, SECOND, SLICES)
+    at = residual + token.to(tl.int64)[None, :] * HIDDEN + column[:, None]
+    old = tl.load(at, mask=real[None, :], other=0.0).to(tl.float32)
     if SECOND < 0:
-        added = looped(x, weight, token, column, count, x, 0.0, WIDTH, FIRST, False, TOKENS, COLUMNS)
+        added = looped(weight, x, column, token, count, x, 0.0, WIDTH, FIRST, False, COLUMNS, TOKENS)
     else:
-        added = sliced(x1, x2, w1, w2, SECOND)
-    tl.store(at, (old + added.to(tl.float32)).to(added.dtype), mask=(token < count)[:, None])
+        added = whole(w1, w2, x1, x2, SECOND, SLICES)
+    tl.store(at, (old + added.to(tl.float32)).to(added.dtype), mask=real[None, :])
