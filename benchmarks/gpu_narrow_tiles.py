@@ -48,8 +48,7 @@ ADDED = [Tile(64, t, 4, b, s) for t, b, s in (
 )]  # fmt: skip
 OF_KIND = {
     "qkv": NORMED + LOOPED, "gate": NORMED + WIDE + LOOPED + BROAD,
-    "output": [tile for tile in NORMED if tile.warps == 4] + SLICED + LOOPED + BROAD + ADDED,
-    "down": SLICED + LOOPED + BROAD + ADDED,
+    "output": [tile for tile in NORMED if tile.warps == 4] + SLICED + LOOPED + ADDED, "down": SLICED + LOOPED + ADDED,
 }  # fmt: skip
 
 

@@ -16,6 +16,12 @@ WHOLE = {"qkv": Tile(8), "output": Tile(16, sliced=True), "gate": Tile(32), "dow
 LOOPED = {name: Tile(32, tokens=16, block=32, stages=2) for name in WHOLE}
 
 
+@pytest.fixture(params=[torch.float32, torch.bfloat16, torch.float16], ids=["float32", "bfloat16", "float16"])
+def dtype(request):
+    """All of them under the interpreter too: the launches round where the dtype tells."""
+    return request.param
+
+
 def draw(*shape, device, dtype, seed=0, scale=1.0):
     return (torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * scale).to(device, dtype)
 
