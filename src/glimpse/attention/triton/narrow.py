@@ -8,7 +8,7 @@ while the kernel before still runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,11 @@ from torch import Tensor
 from glimpse.attention.triton.linked import launch_options
 from glimpse.attention.triton.narrow_kernels import add_kernel, gate_kernel, qkv_kernel
 from glimpse.attention.triton.sizes import padded
+
+
+HELD = 200 << 10
+"""Bytes of shared memory that what a program holds at once may take."""
+LOOPED_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,17 @@ class Tile:
     """Blocks in flight."""
     sliced: bool = False
     """A slice of the inner dimension each warp; for the launches that add to the residual stream."""
+
+    def parts(self, width: int) -> tuple[int, int]:
+        """FIRST and SECOND (`tiles`) of an inner dimension of `width`."""
+        if self.block:
+            return self.block, -1
+        return parts_of(width, 16 * self.warps if self.sliced else 16)
+
+    def fitting(self, width: int, size: int) -> Tile:
+        """This tile, or a looped one where shared memory cannot hold all of `width` numbers of `size` bytes."""
+        held = (self.columns + self.tokens) * sum(self.parts(width)) * size
+        return self if self.block or held <= HELD else replace(self, block=LOOPED_BLOCK, stages=4, sliced=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ class Narrow:
         """silu(gate) * up [N, inner] of the normed `x` [N, hidden]; `weight` [2 * inner, hidden], the gates first."""
         inner = weight.shape[0] // 2
         out = torch.empty(self.tokens, inner, dtype=x.dtype, device=x.device)
-        grid, options = self._cut(self.config.gate, weight, 2 * inner)
+        grid, options = self._cut(self.config.gate, weight, inner)
         gate_kernel[grid](x, norm, weight, out, eps, self.tokens, INNER=inner, **options)
         return out
 
@@ -94,15 +110,15 @@ class Narrow:
             x, weight, residual, self.tokens, HIDDEN=weight.shape[0], SLICES=tile.warps if tile.sliced else 1, **options
         )  # fmt: skip
 
-    def _cut(self, tile: Tile, weight: Tensor, most: int) -> tuple[tuple[int, int], dict[str, int | bool]]:
-        """Grid and options of a launch over all rows of `weight`; a program takes `most` of them at most."""
+    def _cut(self, tile: Tile, weight: Tensor, unit: int) -> tuple[tuple[int, int], dict[str, int | bool]]:
+        """Grid and options of a launch over all rows of `weight`; a program's rows lie in one `unit` of them."""
         rows, width = weight.shape
-        columns = min(tile.columns, most)
-        first, second = parts_of(width, 16 * tile.warps if tile.sliced else 16) if tile.block == 0 else (tile.block, -1)
+        tile = tile.fitting(width, weight.element_size())
+        columns = min(tile.columns, unit & -unit)
+        first, second = tile.parts(width)
         return (rows // columns, -(-self.tokens // tile.tokens)), {
             "WIDTH": width, "FIRST": first, "SECOND": second, "TOKENS": tile.tokens, "COLUMNS": columns,
-            "num_warps": tile.warps, "num_stages": tile.stages,
-            **launch_options(self.config.linked),
+            "num_warps": tile.warps, "num_stages": tile.stages, **launch_options(self.config.linked),
         }  # fmt: skip
 
 
