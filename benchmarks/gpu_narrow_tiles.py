@@ -9,6 +9,7 @@ for every tile; then whole layers (without attention) of the best tiles against 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -24,31 +25,25 @@ import torch
 import torch.nn.functional as F
 from gpu_clock import graph_seconds
 
+from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
 from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile
+from glimpse.attention.triton.recalled import Recalled
 
 HIDDEN, INNER, HEADS, KV_HEADS, DIM, LAYERS, POSITIONS = 576, 1536, 9, 3, 64, 30, 1024
-EPS = 1e-5
+MOST_ROWS, BUDGET, EPS = 256, 512, 1e-5
 Times = tuple[float, float, Tile]
 KINDS = ("qkv", "output", "gate", "down")
-NORMED = [Tile(c, t, w) for c, t, w in (
-    (64, 8, 4), (64, 16, 4), (64, 16, 8), (64, 32, 4), (64, 32, 8), (64, 64, 4), (64, 64, 8),
-)]  # fmt: skip
-WIDE = [Tile(128, t, w) for t, w in ((8, 4), (16, 4), (16, 8), (32, 8))]
-SLICED = [Tile(c, t, w, sliced=True) for c, t, w in (
-    (16, 8, 2), (16, 8, 4), (16, 16, 2), (16, 16, 4), (32, 16, 2), (32, 16, 4), (32, 16, 8), (16, 32, 4), (32, 32, 4),
-    (64, 16, 4),
-)]  # fmt: skip
-LOOPED = [Tile(64, t, w, b, s) for t, w, b, s in (
-    (64, 4, 64, 3), (64, 4, 64, 5), (128, 8, 64, 4), (128, 4, 64, 4),
-)]  # fmt: skip
-BROAD = [Tile(128, t, w, 64, s) for t, w, s in ((64, 4, 4), (64, 8, 4), (128, 8, 3), (128, 8, 4))]
-ADDED = [Tile(64, t, 4, b, s) for t, b, s in (
-    (16, 64, 9), (16, 64, 5), (32, 64, 7), (64, 64, 7), (16, 128, 5), (32, 128, 5), (64, 128, 4), (16, 64, 12),
-)]  # fmt: skip
+NORMED = [Tile(64, 8), Tile(64, 16), Tile(64, 32)]
+WIDE = [Tile(128, 16, 8), Tile(128, 32, 8)]
+SLICED = [Tile(16, 8, sliced=True), Tile(16, 16, sliced=True)]
+SPLIT = [Tile(64, tokens, splits=splits) for splits in (2, 3) for tokens in (8, 16, 32, 64)]
+SPLIT += [Tile(c, 16, sliced=True, splits=2) for c in (16, 32)]
+LOOPED = [Tile(64, t, 4, b, s) for t, b, s in ((16, 64, 9), (16, 64, 5), (32, 64, 7), (32, 128, 5), (64, 64, 7))]
+BROAD = [Tile(64, 64, 4, 64, 3), Tile(128, 64, 4, 64, 4)]
 OF_KIND = {
-    "qkv": NORMED + LOOPED, "gate": NORMED + WIDE + LOOPED + BROAD,
-    "output": [tile for tile in NORMED if tile.warps == 4] + SLICED + LOOPED + ADDED, "down": SLICED + LOOPED + ADDED,
+    "qkv": NORMED + BROAD[:1], "gate": NORMED + WIDE + BROAD, "output": NORMED + SLICED[:1] + SPLIT[:3] + LOOPED,
+    "down": SLICED + SPLIT + LOOPED,
 }  # fmt: skip
 
 
@@ -84,14 +79,27 @@ class Model:
         self.cos = torch.cat([angle.cos()] * 2, -1).bfloat16()
         self.sin = torch.cat([-angle.sin(), angle.sin()], -1).bfloat16()
         self.positions = torch.randint(0, POSITIONS, (self.tokens,), device="cuda")
-        self.slots = torch.randperm(POSITIONS, device="cuda")[: self.tokens]
-        self.keys, self.values = torch.randn(2, KV_HEADS, POSITIONS, DIM, **make).unbind()
+        slots = min(self.tokens, MOST_ROWS) * POSITIONS
+        self.slots = torch.randperm(slots, device="cuda")[: self.tokens]
+        self.keys, self.values = torch.randn(2, self.layers, KV_HEADS, slots, DIM, **make).unbind()
+        self.attention = self._attention() if self.tokens <= MOST_ROWS else None
+
+    def _attention(self) -> Callable[[torch.Tensor, int], torch.Tensor]:
+        """Draft attention of rows that read BUDGET positions of POSITIONS each."""
+        rows, ints = self.tokens, {"dtype": torch.int32, "device": "cuda"}
+        recalled = Recalled(HeadShape(HEADS, KV_HEADS, DIM), rows, 16, "cuda")
+        table = torch.arange(rows * POSITIONS // 16, **ints).view(rows, -1)
+        chosen = torch.rand(rows, KV_HEADS, POSITIONS - 1, device="cuda").topk(BUDGET).indices.sort().values
+        selected = (chosen + torch.arange(rows, device="cuda")[:, None, None] * POSITIONS).int()
+        counts, bases = torch.full((rows,), BUDGET, **ints), torch.full((rows,), POSITIONS - 1, **ints)
+        read = (selected, counts, bases, bases + 1, table)
+        return lambda q, layer: recalled(q, self.keys[layer], self.values[layer], *read)
 
     def launch(self, kind: str, layer: int, narrow: Narrow) -> torch.Tensor:
         """One launch; what it wrote."""
         weight, norm = self.weights[kind][layer], self.norm[layer]
         if kind == "qkv":
-            rotation = self.cos, self.sin, self.positions, self.slots, self.keys, self.values
+            rotation = self.cos, self.sin, self.positions, self.slots, self.keys[layer], self.values[layer]
             return narrow.qkv(self.x, norm, EPS, weight, *rotation, HEADS)
         if kind == "gate":
             return narrow.gated(self.x, norm, EPS, weight)
@@ -119,14 +127,15 @@ class Model:
         right = self.right(kind, 1)
         found = self.launch(kind, 1, narrow)
         if kind == "qkv":
-            found = self.values[:, self.slots].transpose(0, 1)
+            found = self.values[1][:, self.slots].transpose(0, 1)
         return float((found.double() - right).norm() / right.norm())
 
     def layer(self, index: int, narrow: Narrow) -> None:
-        """A whole layer but for its attention: the queries stand for what it would give."""
+        """A whole layer; without attention, the queries stand for what it would give."""
         weights, norm = {kind: weight[index] for kind, weight in self.weights.items()}, self.norm[index]
-        rotation = self.cos, self.sin, self.positions, self.slots, self.keys, self.values
+        rotation = self.cos, self.sin, self.positions, self.slots, self.keys[index], self.values[index]
         q = narrow.qkv(self.residual, norm, EPS, weights["qkv"], *rotation, HEADS)
+        q = self.attention(q, index) if self.attention else q
         narrow.output(q.flatten(1), weights["output"], self.residual)
         narrow.down(narrow.gated(self.residual, norm, EPS, weights["gate"]), weights["down"], self.residual)
 
@@ -135,8 +144,9 @@ class Model:
         weights, norm = {kind: weight[index] for kind, weight in self.weights.items()}, self.norm[index]
         x = rms_norm(self.x, norm, EPS, self.residual)
         qkv = F.linear(x, weights["qkv"]).view(self.tokens, -1, DIM)
-        rotation = self.cos, self.sin, self.slots, self.keys, self.values
+        rotation = self.cos, self.sin, self.slots, self.keys[index], self.values[index]
         q = rotate_and_store(qkv, *rotation, HEADS, positions=self.positions)
+        q = self.attention(q, index) if self.attention else q
         x = rms_norm(F.linear(q.flatten(1), weights["output"]), norm, EPS, self.residual)
         self.x.copy_(F.linear(silu_mul(F.linear(x, weights["gate"])), weights["down"]))
 
@@ -151,7 +161,7 @@ def compile_all(work: list[tuple[str, Tile]]) -> None:
     model = Model(1, 2)
     for kind, tile in work:
         try:
-            model.launch(kind, 0, Narrow(1, replace(NarrowConfig(linked=True), **{kind: tile})))
+            model.launch(kind, 0, Narrow(1, replace(NarrowConfig(linked=True), **{kind: tile}), "cuda"))
         except Exception as error:
             print(f"  {kind} {tile}: {type(error).__name__}: {str(error)[:100]}", flush=True)
 
@@ -179,7 +189,7 @@ def measure(tokens: int) -> dict[str, Any]:
 def times_of(model: Model, kind: str, config: NarrowConfig) -> Iterator[Times]:
     """Every tile that runs."""
     for tile in tiles(kind, model.tokens):
-        narrow = Narrow(model.tokens, replace(config, **{kind: tile}))
+        narrow = Narrow(model.tokens, replace(config, **{kind: tile}), "cuda")
         try:
             model.residual.normal_()
             error = model.error(kind, narrow)
@@ -189,28 +199,44 @@ def times_of(model: Model, kind: str, config: NarrowConfig) -> Iterator[Times]:
 
 
 def refined(model: Model, best: NarrowConfig, tried: dict[str, list[Times]]) -> tuple[float, NarrowConfig]:
-    """A whole layer's time; what is fastest alone may leave the next launch no room to start early."""
+    """A whole layer's time: what is fastest alone may leave the next launch no room to start early."""
     least = layer_time(model, best)
     print(f"  alone best: a layer {least:.2f} us", flush=True)
     for kind in KINDS:
         for _, _, tile in tried[kind][1:5]:
-            other = replace(best, **{kind: tile})
-            time = layer_time(model, other)
-            if time < least:
-                least, best = time, other
-    return least, best
+            least, best = better(model, replace(best, **{kind: tile}), least, best)
+    print(f"  refined: {least:.2f} us", flush=True)
+    timed = [(layer_time(model, config), config) for config in early_releases(best)]
+    timed.sort(key=lambda row: row[0])
+    for us, config in timed[:3]:
+        print(f"  early {[kind for kind in KINDS if getattr(config, kind).early]}: {us:.2f} us", flush=True)
+    return timed[0]
+
+
+def early_releases(config: NarrowConfig) -> Iterator[NarrowConfig]:
+    """Every choice of launches that let the next one start early."""
+    for chosen in itertools.product((False, True), repeat=len(KINDS)):
+        tiles = {kind: replace(getattr(config, kind), early=early) for kind, early in zip(KINDS, chosen, strict=True)}
+        yield replace(config, **tiles)
+
+
+def better(model: Model, config: NarrowConfig, least: float, best: NarrowConfig) -> tuple[float, NarrowConfig]:
+    """The faster of two."""
+    time = layer_time(model, config)
+    return (time, config) if time < least else (least, best)
 
 
 def layer_time(model: Model, config: NarrowConfig) -> float:
     """Microseconds of a layer without its attention."""
     model.residual.normal_()
-    narrow = Narrow(model.tokens, config)
+    narrow = Narrow(model.tokens, config, "cuda")
     return microseconds([partial(model.layer, i, narrow) for i in range(LAYERS)])
 
 
 def key(tile: Tile) -> str:
-    """columns x tokens, warps, and the blocks if there are any, or - for slices."""
-    kind = f"b{tile.block}s{tile.stages}" if tile.block else "-" if tile.sliced else ""
+    """columns x tokens, warps, and the blocks if there are any, - for slices, / the splits, ! early."""
+    kind = f"b{tile.block}s{tile.stages}" if tile.block else "-" * tile.sliced
+    kind += f"/{tile.splits}" * (tile.splits > 1) + "!" * tile.early
     return f"{tile.columns}x{tile.tokens}w{tile.warps}{kind}"
 
 
@@ -220,7 +246,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120)
     options = parser.parse_args()
     sizes, begun = [int(size) for size in options.tokens.split(",")], time.perf_counter()
-    work = sorted({(kind, tile) for kind in KINDS for size in sizes for tile in tiles(kind, size)}, key=str)
+    work = {(kind, tile) for kind in KINDS for size in sizes for tile in tiles(kind, size)}
+    work |= {(kind, replace(tile, early=True)) for kind, tile in work}
+    work = sorted(work, key=str)
     workers = min(14, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_all, [work[start::workers] for start in range(workers)]))

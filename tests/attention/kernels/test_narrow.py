@@ -13,6 +13,7 @@ from glimpse.model.rope import Rotation
 
 INNER, HEADS, KV_HEADS, DIM = 192, 4, 2, 16
 WHOLE = {"qkv": Tile(8), "output": Tile(16, sliced=True), "gate": Tile(32), "down": Tile(64)}
+SPLIT = WHOLE | {"output": Tile(64, splits=3), "down": Tile(16, splits=2, sliced=True)}
 LOOPED = {name: Tile(32, tokens=16, block=32, stages=2) for name in WHOLE}
 
 
@@ -37,7 +38,7 @@ class Case:
 
     def __init__(self, tokens, hidden, tiles, device, dtype):
         self.tokens, self.hidden, self.options = tokens, hidden, {"device": device, "dtype": dtype}
-        self.narrow = Narrow(tokens, NarrowConfig(linked=links(device), **tiles))
+        self.narrow = Narrow(tokens, NarrowConfig(linked=links(device), **tiles), device)
         self.x = draw(tokens, hidden, **self.options)
         self.norm = Norm(draw(hidden, seed=1, **self.options), 1e-5)
 
@@ -46,7 +47,10 @@ class Case:
         return draw(rows, columns, seed=2, scale=columns**-0.5, **self.options)
 
 
-@pytest.fixture(params=[(3, 64, WHOLE), (18, 192, WHOLE), (18, 64, LOOPED)], ids=["few", "two-blocks", "looped"])
+@pytest.fixture(
+    params=[(3, 64, WHOLE), (18, 192, WHOLE), (18, 64, SPLIT), (18, 64, LOOPED)],
+    ids=["few", "two-blocks", "split", "looped"],
+)
 def case(request, device, dtype):
     return Case(*request.param, device, dtype)
 

@@ -17,7 +17,6 @@ from glimpse.attention.triton.linked import launch_options
 from glimpse.attention.triton.narrow_kernels import add_kernel, gate_kernel, qkv_kernel
 from glimpse.attention.triton.sizes import padded
 
-
 HELD = 200 << 10
 """Bytes of shared memory that what a program holds at once may take."""
 LOOPED_BLOCK = 64
@@ -37,17 +36,23 @@ class Tile:
     """Blocks in flight."""
     sliced: bool = False
     """A slice of the inner dimension each warp; for the launches that add to the residual stream."""
+    splits: int = 1
+    """Programs that share the inner dimension; for the same launches."""
+    early: bool = False
+    """Lets the next kernel start before the one before has ended."""
 
     def parts(self, width: int) -> tuple[int, int]:
         """FIRST and SECOND (`tiles`) of an inner dimension of `width`."""
         if self.block:
             return self.block, -1
-        return parts_of(width, 16 * self.warps if self.sliced else 16)
+        return parts_of(width // self.splits, 16 * self.warps if self.sliced else 16)
 
     def fitting(self, width: int, size: int) -> Tile:
         """This tile, or a looped one where shared memory cannot hold all of `width` numbers of `size` bytes."""
         held = (self.columns + self.tokens) * sum(self.parts(width)) * size
-        return self if self.block or held <= HELD else replace(self, block=LOOPED_BLOCK, stages=4, sliced=False)
+        return (
+            self if self.block or held <= HELD else replace(self, block=LOOPED_BLOCK, stages=4, sliced=False, splits=1)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,10 @@ class Narrow:
     MOST = 64
     """Tokens beyond which separate products are faster."""
 
-    def __init__(self, tokens: int, config: NarrowConfig) -> None:
+    def __init__(self, tokens: int, config: NarrowConfig, device: torch.device | str) -> None:
         self.tokens, self.config = tokens, config
+        self._parts = torch.empty(1 << 20, dtype=torch.float32, device=device)
+        self._arrived = torch.zeros(1 << 10, dtype=torch.int32, device=device)
 
     def qkv(
         self, x: Tensor, norm: Tensor, eps: float, weight: Tensor, cos: Tensor, sin: Tensor, positions: Tensor,
@@ -105,9 +112,12 @@ class Narrow:
         self._add(self.config.down, x, weight, residual)
 
     def _add(self, tile: Tile, x: Tensor, weight: Tensor, residual: Tensor) -> None:
-        grid, options = self._cut(tile, weight, weight.shape[0])
-        add_kernel[grid](
-            x, weight, residual, self.tokens, HIDDEN=weight.shape[0], SLICES=tile.warps if tile.sliced else 1, **options
+        hidden, width = weight.shape
+        tile = tile.fitting(width, weight.element_size())
+        grid, options = self._cut(tile, weight, hidden)
+        add_kernel[(*grid, tile.splits)](
+            x, weight, residual, self._parts, self._arrived, self.tokens, HIDDEN=hidden, SPLITS=tile.splits,
+            SLICES=tile.warps if tile.sliced else 1, **options,
         )  # fmt: skip
 
     def _cut(self, tile: Tile, weight: Tensor, unit: int) -> tuple[tuple[int, int], dict[str, int | bool]]:
@@ -118,7 +128,8 @@ class Narrow:
         first, second = tile.parts(width)
         return (rows // columns, -(-self.tokens // tile.tokens)), {
             "WIDTH": width, "FIRST": first, "SECOND": second, "TOKENS": tile.tokens, "COLUMNS": columns,
-            "num_warps": tile.warps, "num_stages": tile.stages, **launch_options(self.config.linked),
+            "EARLY": tile.early, "num_warps": tile.warps,
+            "num_stages": tile.stages, **launch_options(self.config.linked),
         }  # fmt: skip
 
 

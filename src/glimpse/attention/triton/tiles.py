@@ -36,6 +36,7 @@ def _block(
     there: tl.tensor,
     start: tl.constexpr,
     WIDTH: tl.constexpr,
+    SPLITS: tl.constexpr,
     PART: tl.constexpr,
     SLICES: tl.constexpr,
 ) -> tl.tensor:
@@ -44,8 +45,8 @@ def _block(
         at, wanted = matrix + row.to(tl.int64)[:, None] * WIDTH + k, there[:, None]
     else:
         at, wanted = matrix + row.to(tl.int64)[None, :, None] * WIDTH + k, there[None, :, None]
-    if start + PART > WIDTH:
-        wanted = wanted & (k < WIDTH)
+    if start + PART > WIDTH // SPLITS:
+        wanted = wanted & (k < WIDTH // SPLITS)
     return tl.load(at, mask=wanted, other=0.0)
 
 
@@ -55,21 +56,23 @@ def held(
     row: tl.tensor,
     there: tl.tensor,
     WIDTH: tl.constexpr,
+    SPLITS: tl.constexpr,
     FIRST: tl.constexpr,
     SECOND: tl.constexpr,
     SLICES: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """Both blocks of rows `row` of `matrix` [any, WIDTH]; nothing of meaning where there are none (looped).
 
-    [rows, block], or [SLICES, rows, block // SLICES]; zeros beyond the width and where `there` [rows] does not hold.
+    SPLITS > 1: of the part of the inner dimension that begins at `matrix`. [rows, block], or [SLICES, rows, block //
+    SLICES]; zeros beyond the width and where `there` [rows] does not hold.
     """
     if SECOND < 0:
         first, second = row, row
     else:
-        first = _block(matrix, row, there, 0, WIDTH, FIRST, SLICES)
+        first = _block(matrix, row, there, 0, WIDTH, SPLITS, FIRST, SLICES)
         second = first
         if SECOND > 0:
-            second = _block(matrix, row, there, FIRST, WIDTH, SECOND, SLICES)
+            second = _block(matrix, row, there, FIRST, WIDTH, SPLITS, SECOND, SLICES)
     return first, second
 
 
@@ -130,7 +133,7 @@ def _scaled(x: tl.tensor, scale: tl.tensor, norm: tl.tensor) -> tl.tensor:
 def whole(
     w1: tl.tensor, w2: tl.tensor, x1: tl.tensor, x2: tl.tensor, SECOND: tl.constexpr, SLICES: tl.constexpr
 ) -> tl.tensor:
-    """[rows, tokens]: the product of what is held, in the dtype of `x1`."""
+    """[rows, tokens] float32: the product of what is held."""
     if SLICES == 1:
         total = tl.dot(w1, tl.trans(x1), input_precision="ieee")
         if SECOND > 0:
@@ -140,7 +143,7 @@ def whole(
         if SECOND > 0:
             each = tl.dot(w2, tl.permute(x2, (0, 2, 1)), each, input_precision="ieee")
         total = tl.sum(each, 0)
-    return total.to(x1.dtype)
+    return total
 
 
 @triton.jit
@@ -158,7 +161,7 @@ def looped(
     COLUMNS: tl.constexpr,
     TOKENS: tl.constexpr,
 ) -> tl.tensor:
-    """[COLUMNS, TOKENS] in the dtype of `x`: rows `row` of `weight` times rows `token` of `x` [count, WIDTH].
+    """[COLUMNS, TOKENS] float32: rows `row` of `weight` times rows `token` of `x` [count, WIDTH].
 
     BLOCK columns after BLOCK columns, which divide WIDTH. NORM: RMSNorm of `x` first.
     """
@@ -183,7 +186,7 @@ def looped(
             total = tl.dot(weights, tl.trans(value), total, input_precision="ieee")
     if NORM:
         total = tl.trans(total)
-    return total.to(x.dtype.element_ty)
+    return total
 
 
 @triton.jit

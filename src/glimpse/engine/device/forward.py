@@ -71,7 +71,7 @@ class FusedForward:
     def _narrow(
         self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
     ) -> Tensor:
-        narrow, pool, heads = Narrow(len(residual), self.narrow), self._pool, self._decoder.spec.heads
+        narrow, pool, heads = Narrow(len(residual), self.narrow, residual.device), self._pool, self._decoder.spec.heads
         for index, layer in enumerate(layers):
             first, second = layer.attention_norm, layer.mlp_norm
             q = narrow.qkv(
