@@ -34,16 +34,16 @@ HIDDEN, INNER, HEADS, KV_HEADS, DIM, LAYERS, POSITIONS = 576, 1536, 9, 3, 64, 30
 MOST_ROWS, BUDGET, EPS = 256, 512, 1e-5
 Times = tuple[float, float, Tile]
 KINDS = ("qkv", "output", "gate", "down")
-NORMED = [Tile(64, 8), Tile(64, 16), Tile(64, 32)]
+WHOLE = [Tile(64, 8), Tile(64, 16), Tile(64, 32)]
 WIDE = [Tile(128, 16, 8), Tile(128, 32, 8)]
 SLICED = [Tile(16, 8, sliced=True), Tile(16, 16, sliced=True)]
 SPLIT = [Tile(64, tokens, splits=splits) for splits in (2, 3) for tokens in (8, 16, 32, 64)]
-SPLIT += [Tile(c, 16, sliced=True, splits=2) for c in (16, 32)]
-LOOPED = [Tile(64, t, 4, b, s) for t, b, s in ((16, 64, 9), (16, 64, 5), (32, 64, 7), (32, 128, 5), (64, 64, 7))]
-BROAD = [Tile(64, 64, 4, 64, 3), Tile(128, 64, 4, 64, 4)]
+LOOPED = [Tile(64, t, 4, b, s) for t, b, s in ((16, 64, 9), (32, 64, 7), (32, 128, 5), (64, 64, 4), (64, 64, 7))]
+BROAD = [Tile(128, 64, 4, 64, 4), Tile(128, 64, 8, 64, 4), Tile(128, 128, 8, 64, 3)]
+BROAD_PAIRS = [Tile(64, 128, 4, 64, 4), Tile(64, 128, 8, 64, 4)]
 OF_KIND = {
-    "qkv": NORMED + BROAD[:1], "gate": NORMED + WIDE + BROAD, "output": NORMED + SLICED[:1] + SPLIT[:3] + LOOPED,
-    "down": SLICED + SPLIT + LOOPED,
+    "qkv": WHOLE + LOOPED + BROAD_PAIRS, "gate": WHOLE + WIDE + LOOPED + BROAD + BROAD_PAIRS,
+    "output": WHOLE + SLICED[:1] + LOOPED, "down": SLICED + SPLIT + LOOPED,
 }  # fmt: skip
 
 
@@ -139,16 +139,22 @@ class Model:
         narrow.output(q.flatten(1), weights["output"], self.residual)
         narrow.down(narrow.gated(self.residual, norm, EPS, weights["gate"]), weights["down"], self.residual)
 
-    def separate(self, index: int) -> None:
+    def separate(self, index: int, linked: bool) -> None:
         """The same by cuBLAS, and kernels between."""
         weights, norm = {kind: weight[index] for kind, weight in self.weights.items()}, self.norm[index]
-        x = rms_norm(self.x, norm, EPS, self.residual)
+        x = rms_norm(self.x, norm, EPS, self.residual, linked=linked)
         qkv = F.linear(x, weights["qkv"]).view(self.tokens, -1, DIM)
         rotation = self.cos, self.sin, self.slots, self.keys[index], self.values[index]
-        q = rotate_and_store(qkv, *rotation, HEADS, positions=self.positions)
+        q = rotate_and_store(qkv, *rotation, HEADS, positions=self.positions, linked=linked)
         q = self.attention(q, index) if self.attention else q
-        x = rms_norm(F.linear(q.flatten(1), weights["output"]), norm, EPS, self.residual)
-        self.x.copy_(F.linear(silu_mul(F.linear(x, weights["gate"])), weights["down"]))
+        x = rms_norm(F.linear(q.flatten(1), weights["output"]), norm, EPS, self.residual, linked=linked)
+        units = silu_mul(F.linear(x, weights["gate"]), linked=linked)
+        torch.matmul(units, weights["down"].T, out=self.x)
+
+
+def made(tokens: int, config: NarrowConfig) -> Narrow:
+    """The launches of such a cut."""
+    return Narrow(tokens, HIDDEN, "cuda", config)
 
 
 def microseconds(calls: list[Callable[[], object]]) -> float:
@@ -161,14 +167,14 @@ def compile_all(work: list[tuple[str, Tile]]) -> None:
     model = Model(1, 2)
     for kind, tile in work:
         try:
-            model.launch(kind, 0, Narrow(1, replace(NarrowConfig(linked=True), **{kind: tile}), "cuda"))
+            model.launch(kind, 0, made(1, replace(NarrowConfig.fit(1, linked=True), **{kind: tile})))
         except Exception as error:
             print(f"  {kind} {tile}: {type(error).__name__}: {str(error)[:100]}", flush=True)
 
 
 def measure(tokens: int) -> dict[str, Any]:
     """All tiles of all launches for one number of tokens, and whole layers."""
-    model, best, found, tried = Model(tokens), NarrowConfig(linked=True), {}, {}
+    model, best, found, tried = Model(tokens), NarrowConfig.fit(tokens, linked=True), {}, {}
     for kind in KINDS:
         tried[kind] = times = sorted(times_of(model, kind, best), key=lambda row: row[0])
         best = replace(best, **{kind: times[0][2]})
@@ -180,16 +186,19 @@ def measure(tokens: int) -> dict[str, Any]:
         print(f"N={tokens} {kind}: cublas alone {cublas:.2f} | {shown} | worst error {worst:.1e}", flush=True)
     whole, best = refined(model, best, tried)
     model.residual.normal_()
-    apart = microseconds([partial(model.separate, i) for i in range(LAYERS)])
+    apart = [microseconds([partial(model.separate, i, linked) for i in range(LAYERS)]) for linked in (False, True)]
     shown = " ".join(f"{kind} {key(getattr(best, kind))}" for kind in KINDS)
-    print(f"N={tokens}: a layer {whole:.2f} us narrow ({shown}), {apart:.2f} separate", flush=True)
+    print(
+        f"N={tokens}: a layer {whole:.2f} us narrow ({shown}), separate {apart[0]:.2f}, linked {apart[1]:.2f}",
+        flush=True,
+    )
     return found | {"layer": whole, "separate": apart, "best": asdict(best)}
 
 
 def times_of(model: Model, kind: str, config: NarrowConfig) -> Iterator[Times]:
     """Every tile that runs."""
     for tile in tiles(kind, model.tokens):
-        narrow = Narrow(model.tokens, replace(config, **{kind: tile}), "cuda")
+        narrow = made(model.tokens, replace(config, **{kind: tile}))
         try:
             model.residual.normal_()
             error = model.error(kind, narrow)
@@ -229,7 +238,7 @@ def better(model: Model, config: NarrowConfig, least: float, best: NarrowConfig)
 def layer_time(model: Model, config: NarrowConfig) -> float:
     """Microseconds of a layer without its attention."""
     model.residual.normal_()
-    narrow = Narrow(model.tokens, config, "cuda")
+    narrow = made(model.tokens, config)
     return microseconds([partial(model.layer, i, narrow) for i in range(LAYERS)])
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile, parts_of
+from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile
+from glimpse.attention.triton.narrow_config import MEASURED, parts_of
 from glimpse.attention.triton.sizes import links
 from glimpse.model.decoder import Norm
 from glimpse.model.rope import Rotation
 
 INNER, HEADS, KV_HEADS, DIM = 192, 4, 2, 16
-WHOLE = {"qkv": Tile(8), "output": Tile(16, sliced=True), "gate": Tile(32), "down": Tile(64)}
-SPLIT = WHOLE | {"output": Tile(64, splits=3), "down": Tile(16, splits=2, sliced=True)}
-LOOPED = {name: Tile(32, tokens=16, block=32, stages=2) for name in WHOLE}
+WHOLE = NarrowConfig(Tile(8, 16), Tile(16, 16, sliced=True), Tile(32, 16), Tile(64, 8))
+SPLIT = replace(WHOLE, output=Tile(64, 16, splits=3), down=Tile(16, 16, splits=2, sliced=True, early=True))
+LOOPED = NarrowConfig(*[Tile(32, 16, block=32, stages=2)] * 4)
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16, torch.float16], ids=["float32", "bfloat16", "float16"])
@@ -36,9 +39,9 @@ def close(found, right):
 class Case:
     """`tokens` tokens of a residual stream, one norm, and the launches for them."""
 
-    def __init__(self, tokens, hidden, tiles, device, dtype):
+    def __init__(self, tokens, hidden, config, device, dtype):
         self.tokens, self.hidden, self.options = tokens, hidden, {"device": device, "dtype": dtype}
-        self.narrow = Narrow(tokens, NarrowConfig(linked=links(device), **tiles), device)
+        self.narrow = Narrow(tokens, hidden, device, replace(config, linked=links(device)))
         self.x = draw(tokens, hidden, **self.options)
         self.norm = Norm(draw(hidden, seed=1, **self.options), 1e-5)
 
@@ -110,3 +113,17 @@ def test_a_token_does_not_depend_on_its_neighbours(device, dtype):
 )  # fmt: skip
 def test_the_inner_dimension_in_two_blocks(width, least, parts):
     assert parts_of(width, least) == parts
+
+
+def test_rows_too_long_or_indivisible_are_taken_another_way():
+    long, odd = torch.empty(64, 5120, dtype=torch.bfloat16), torch.empty(64, 640, dtype=torch.bfloat16)
+    assert Tile(16, 16, sliced=True).fitting(long).parts(5120) == (64, -1)
+    assert Tile(64, 16, splits=3).fitting(odd).splits == 1
+    assert Tile(64, 16, splits=2).fitting(odd).splits == 2
+
+
+def test_every_number_of_tokens_has_its_tiles():
+    for tokens, config in MEASURED:
+        assert NarrowConfig.fit(tokens, False) == config
+        assert NarrowConfig.fit(tokens, True).linked
+    assert NarrowConfig.fit(10**6, False) == MEASURED[-1][1]

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, empty, empty_like
 
+from glimpse.attention.triton.linked import await_previous, launch_options, release
 from glimpse.attention.triton.sizes import padded
 
 GATED_BLOCK = 1024
@@ -25,7 +26,10 @@ def _norm_kernel(
     SIZE: tl.constexpr,
     SIZE_PAD: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    LINKED: tl.constexpr,
 ) -> None:
+    await_previous(LINKED)
+    release(LINKED)
     column = tl.arange(0, SIZE_PAD)
     inside = column < SIZE
     at = tl.program_id(0).to(tl.int64) * SIZE + column
@@ -42,14 +46,18 @@ def _norm_kernel(
 
 
 def rms_norm(
-    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, out: Tensor | None = None
-) -> Tensor:
-    """RMSNorm of `x` [N, size], or of `residual` + `x`, which is then left in `residual` [N, size]."""
+    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, out: Tensor | None = None, *,
+    linked: bool = False,
+) -> Tensor:  # fmt: skip
+    """RMSNorm of `x` [N, size], or of `residual` + `x`, which is then left in `residual` [N, size].
+
+    `linked` here and below: programmatic dependent launch (`linked`).
+    """
     out = empty_like(x) if out is None else out
     size = x.shape[1]
     _norm_kernel[(x.shape[0],)](
         x, residual, weight, out, eps, SIZE=size, SIZE_PAD=padded(size), RESIDUAL=residual is not None,
-        num_warps=4 if size <= 2048 else 8,
+        num_warps=4 if size <= 2048 else 8, **launch_options(linked),
     )  # fmt: skip
     return out
 
@@ -95,7 +103,10 @@ def _rotary_kernel(
     BLOCK: tl.constexpr,
     NORM: tl.constexpr,
     TABLE: tl.constexpr,
+    LINKED: tl.constexpr,
 ) -> None:
+    await_previous(LINKED)
+    release(LINKED)
     HALF: tl.constexpr = DIM // 2
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -146,6 +157,7 @@ def rotate_and_store(
     norm: Tensor | None = None,
     eps: float = 0.0,
     positions: Tensor | None = None,
+    linked: bool = False,
 ) -> Tensor:
     """Rotates queries and keys, writes keys and values into one layer of the pool, and returns the queries.
 
@@ -160,13 +172,17 @@ def rotate_and_store(
     _rotary_kernel[(tokens, -(-every // HEAD_BLOCK))](
         qkv, cos, sin, positions, slots, out, keys, values, norm, eps, qkv.stride(0), out.stride(0), keys.stride(0),
         HEADS=heads, KV_HEADS=keys.shape[0], DIM=dim, HALF_PAD=padded(dim // 2), BLOCK=HEAD_BLOCK,
-        NORM=norm is not None, TABLE=positions is not None, num_warps=2,
+        NORM=norm is not None, TABLE=positions is not None, num_warps=2, **launch_options(linked),
     )  # fmt: skip
     return out
 
 
 @triton.jit
-def _gated_kernel(gate_up: tl.tensor, out: tl.tensor, INNER: tl.constexpr, BLOCK: tl.constexpr) -> None:
+def _gated_kernel(
+    gate_up: tl.tensor, out: tl.tensor, INNER: tl.constexpr, BLOCK: tl.constexpr, LINKED: tl.constexpr
+) -> None:
+    await_previous(LINKED)
+    release(LINKED)
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < INNER
@@ -177,10 +193,12 @@ def _gated_kernel(gate_up: tl.tensor, out: tl.tensor, INNER: tl.constexpr, BLOCK
     tl.store(out + token * INNER + column, (opened * up.to(tl.float32)).to(gate.dtype), mask=inside)
 
 
-def silu_mul(gate_up: Tensor, out: Tensor | None = None) -> Tensor:
+def silu_mul(gate_up: Tensor, out: Tensor | None = None, *, linked: bool = False) -> Tensor:
     """silu(gate) * up [N, inner] of `gate_up` [N, 2 * inner], the gates first."""
     tokens, inner = gate_up.shape[0], gate_up.shape[1] // 2
     out = empty(tokens, inner, dtype=gate_up.dtype, device=gate_up.device) if out is None else out
     block = min(GATED_BLOCK, padded(inner))
-    _gated_kernel[(tokens, -(-inner // block))](gate_up, out, INNER=inner, BLOCK=block, num_warps=4)
+    _gated_kernel[(tokens, -(-inner // block))](
+        gate_up, out, INNER=inner, BLOCK=block, num_warps=4, **launch_options(linked)
+    )  # fmt: skip
     return out

@@ -60,7 +60,7 @@ def qkv_kernel(
     cos1, cos2 = tl.load(cos + angle), tl.load(cos + angle + HALF)
     sin1, sin2 = tl.load(sin + angle), tl.load(sin + angle + HALF)
     if SECOND < 0:
-        both = looped(weight, x, row, token, count, norm, eps, WIDTH, FIRST, True, COLUMNS, TOKENS)
+        both = looped(weight, x, row, token, count, WIDTH, FIRST, COLUMNS, TOKENS)
     else:
         x1, x2 = normed(x1, x2, n1, n2, eps, WIDTH, SECOND)
         both = whole(w1, w2, x1, x2, SECOND, 1)
@@ -107,7 +107,7 @@ def gate_kernel(
     if not EARLY:
         release(LINKED)
     if SECOND < 0:
-        both = looped(weight, x, row, token, count, norm, eps, WIDTH, FIRST, True, COLUMNS, TOKENS)
+        both = looped(weight, x, row, token, count, WIDTH, FIRST, COLUMNS, TOKENS)
     else:
         x1, x2 = held(x, token, token < count, WIDTH, 1, FIRST, SECOND, 1)
         x1, x2 = normed(x1, x2, n1, n2, eps, WIDTH, SECOND)
@@ -152,7 +152,7 @@ def add_kernel(
     at = residual + token.to(tl.int64)[None, :] * HIDDEN + column[:, None]
     old = tl.load(at, mask=real[None, :], other=0.0)
     if SECOND < 0:
-        total = looped(weight, x, column, token, count, x, 0.0, WIDTH, FIRST, False, COLUMNS, TOKENS)
+        total = looped(weight, x, column, token, count, WIDTH, FIRST, COLUMNS, TOKENS)
     else:
         total = whole(w1, w2, x1, x2, SECOND, SLICES)
     last = True

@@ -7,7 +7,8 @@ other, and a few tokens are the short side. Three kinds, by how the inner dimens
   issued before the first is waited for, and the weights are in shared memory before the kernel before has ended.
 * sliced: the same, but each warp takes a slice of it, and the warps' sums are added last: for few rows of a long inner
   dimension.
-* looped (SECOND < 0): FIRST columns after FIRST columns, the next ones in flight: for many tokens.
+* looped (SECOND < 0): FIRST columns after FIRST columns, the next ones in flight: for many tokens, whose RMSNorm is
+  better done once, in a launch of its own.
 
 A token's result depends on its own row and the kind of product alone, not on what else the tile holds.
 """
@@ -153,39 +154,22 @@ def looped(
     row: tl.tensor,
     token: tl.tensor,
     count: tl.tensor,
-    norm: tl.tensor,
-    eps: tl.tensor,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
-    NORM: tl.constexpr,
     COLUMNS: tl.constexpr,
     TOKENS: tl.constexpr,
 ) -> tl.tensor:
     """[COLUMNS, TOKENS] float32: rows `row` of `weight` times rows `token` of `x` [count, WIDTH].
 
-    BLOCK columns after BLOCK columns, which divide WIDTH. NORM: RMSNorm of `x` first.
+    BLOCK columns after BLOCK columns, which divide WIDTH.
     """
     k, real = tl.arange(0, BLOCK), (token < count)[:, None]
     x_at = x + token.to(tl.int64)[:, None] * WIDTH + k[None, :]
     weight_at = weight + row.to(tl.int64)[:, None] * WIDTH + k[None, :]
-    scale = tl.zeros((TOKENS, 1), tl.float32)
-    if NORM:
-        squares = tl.zeros((TOKENS,), tl.float32)
-        for start in tl.static_range(0, WIDTH, BLOCK):
-            squares += _squares(tl.load(x_at + start, mask=real, other=0.0))
-        scale = tl.rsqrt(squares / WIDTH + eps)[:, None]
-    # What the norm leaves is in registers, where only the left side of a product may lie.
-    total = tl.zeros((TOKENS, COLUMNS) if NORM else (COLUMNS, TOKENS), tl.float32)
+    total = tl.zeros((COLUMNS, TOKENS), tl.float32)
     for start in range(0, WIDTH, BLOCK):
         value = tl.load(x_at + start, mask=real, other=0.0)
-        weights = tl.load(weight_at + start)
-        if NORM:
-            value = _scaled(value, scale, tl.load(norm + start + k)[None, :])
-            total = tl.dot(value, tl.trans(weights), total, input_precision="ieee")
-        else:
-            total = tl.dot(weights, tl.trans(value), total, input_precision="ieee")
-    if NORM:
-        total = tl.trans(total)
+        total = tl.dot(tl.load(weight_at + start), tl.trans(value), total, input_precision="ieee")
     return total
 
 

@@ -34,8 +34,10 @@ class FusedForward:
         positions = torch.arange(width, device=decoder.device)
         rotation = decoder.rotary.at(positions, positions + 1, decoder.dtype)
         self._cos, self._sin = rotation.cos.contiguous(), rotation.sin.contiguous()
-        self._layers = narrow_layers(decoder)
-        self.narrow = narrow or NarrowConfig(linked=links(decoder.device))
+        self._layers, self._linked = narrow_layers(decoder), links(decoder.device)
+        self.narrow = narrow
+        """How launches of narrow models are cut up; None: by the number of tokens."""
+        self._narrows: dict[tuple[int, NarrowConfig], Narrow] = {}
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[N, hidden] of `tokens` [N] int64."""
@@ -49,13 +51,13 @@ class FusedForward:
         if self._layers and len(embedded) <= Narrow.MOST:
             return self._narrow(self._layers, embedded, positions, slots, mix)
         decoder, residual = self._decoder, embedded
-        x = _norm(residual, decoder.layers[0].attention_norm)
+        x = self._norm(residual, decoder.layers[0].attention_norm)
         for index, layer in enumerate(decoder.layers):
             following = decoder.layers[index + 1].attention_norm if index + 1 < len(decoder.layers) else decoder.norm
             q = self._queries(index, layer, x, positions, slots)
             attended = layer.output(mix(index, q).flatten(1))
-            x = _norm(attended, layer.mlp_norm, residual)
-            x = _norm(layer.down(silu_mul(layer.gate_up(x))), following, residual)
+            x = self._norm(attended, layer.mlp_norm, residual)
+            x = self._norm(layer.down(silu_mul(layer.gate_up(x), linked=self._linked)), following, residual)
         return x
 
     def _queries(self, index: int, layer: Layer, x: Tensor, positions: Tensor, slots: Tensor) -> Tensor:
@@ -65,13 +67,13 @@ class FusedForward:
         weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
         return rotate_and_store(
             qkv, self._cos, self._sin, slots, pool.keys[index], pool.values[index], spec.heads,
-            norm=weight, eps=eps, positions=positions,
+            norm=weight, eps=eps, positions=positions, linked=self._linked,
         )  # fmt: skip
 
     def _narrow(
         self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
     ) -> Tensor:
-        narrow, pool, heads = Narrow(len(residual), self.narrow, residual.device), self._pool, self._decoder.spec.heads
+        narrow, pool, heads = self._launches(len(residual)), self._pool, self._decoder.spec.heads
         for index, layer in enumerate(layers):
             first, second = layer.attention_norm, layer.mlp_norm
             q = narrow.qkv(
@@ -80,8 +82,15 @@ class FusedForward:
             )  # fmt: skip
             narrow.output(mix(index, q).flatten(1), layer.output, residual)
             narrow.down(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
-        return _norm(residual, self._decoder.norm)
+        return self._norm(residual, self._decoder.norm)
 
+    def _launches(self, tokens: int) -> Narrow:
+        """Kept, for graphs hold on to their buffers."""
+        config, decoder = self.narrow or NarrowConfig.fit(tokens, self._linked), self._decoder
+        key = tokens, config
+        if key not in self._narrows:
+            self._narrows[key] = Narrow(tokens, decoder.spec.hidden_size, decoder.device, config)
+        return self._narrows[key]
 
-def _norm(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
-    return rms_norm(x, norm.weight, norm.eps, residual)
+    def _norm(self, x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
+        return rms_norm(x, norm.weight, norm.eps, residual, linked=self._linked)
