@@ -28,6 +28,7 @@ from gpu_clock import graph_seconds
 from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
 from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile
+from glimpse.attention.triton.narrow_config import MEASURED
 from glimpse.attention.triton.recalled import Recalled
 
 HIDDEN, INNER, HEADS, KV_HEADS, DIM, LAYERS, POSITIONS = 576, 1536, 9, 3, 64, 30, 1024
@@ -257,6 +258,7 @@ def main() -> None:
     sizes, begun = [int(size) for size in options.tokens.split(",")], time.perf_counter()
     work = {(kind, tile) for kind in KINDS for size in sizes for tile in tiles(kind, size)}
     work |= {(kind, replace(tile, early=True)) for kind, tile in work}
+    work |= {(kind, getattr(config, kind)) for kind in KINDS for _, config in MEASURED}
     work = sorted(work, key=str)
     workers = min(14, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
