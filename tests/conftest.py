@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 import torch
 
+from glimpse.engine.place import place
 from glimpse.llm import LLM
 from tests.tiny import write_json, write_tiny_checkpoint
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_the_cpu():
+    """Device auto is the CPU: the tests mean the same where there is a GPU. Those of tests/gpu have their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glimpse.llm.place", lambda asked: place("cpu" if asked == "auto" else asked))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +55,4 @@ def altered(tiny_folder, tmp_path):
 @pytest.fixture(scope="session")
 def tiny(tiny_folder):
     """Plain decoding of the tiny checkpoint; `tiny.variant` gives other engines over the same weights and cache."""
-    return LLM(tiny_folder, drafter="none", pacer="fixed", max_batch_size=40).variant(budget_floor=8)
+    return LLM(tiny_folder, drafter="none", pacer="fixed", max_batch_size=40, device="cpu").variant(budget_floor=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -18,20 +19,22 @@ from glimpse.engine.build import build_engine, check_names, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.engine import Engine
 from glimpse.engine.finish import chunk_of, output_of
-from glimpse.engine.loaded import Loaded, load
+from glimpse.engine.loaded import Loaded, open_loaded
 from glimpse.engine.machine import MachineOptions
+from glimpse.engine.memory import free_unused, within_memory
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.place import DeviceWarning, place
 from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
-from glimpse.model import open_model
 from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
 from glimpse.sampling.noise import child_seed
 from glimpse.sampling.params import SamplingParams
 
 Prompt = str | Sequence[int]
 Progress = Callable[[str, int, int], None]
+_LESS = "a lower max_batch_size or max_context needs less"
 
 
 class LLM:
@@ -80,18 +83,16 @@ class LLM:
         if machine.threads is not None:
             torch.set_num_threads(machine.threads)
         hear = progress or (lambda stage, done, total: None)
-        checkpoint = open_model(
-            model,
-            dtype=machine.torch_dtype,
-            device="cpu",
-            progress=lambda done, total: hear("weights", done, total),
-        )
-        loaded = load(checkpoint, machine.max_context, machine.max_batch_size)
+        where = place(machine.device)
+        if where.warn:
+            warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
+        loaded = open_loaded(model, machine, where.device, lambda done, total: hear("weights", done, total))
         self._set_up(loaded, options, machine.seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
         self._loaded, self._seed, self._progress = loaded, seed, progress
-        self._engine = build_engine(loaded, options)
+        self._device = loaded.checkpoint.decoder.device
+        self._engine = within_memory(lambda: build_engine(loaded, options), self._device, _LESS)
         self._asked = 0
 
     def variant(self, **options: Any) -> LLM:
@@ -141,6 +142,7 @@ class LLM:
             "device": str(parts.decoder.device),
             "context_length": self.context_length,
             "max_batch_size": self._loaded.slots,
+            "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
         }
@@ -218,8 +220,12 @@ class LLM:
                 self._engine.drop_prompt(key)
 
     def close(self) -> None:
-        """Drops weights and cache. Using the LLM afterwards raises GlimpseError; closing it again does nothing."""
+        """Drops weights and cache, and gives their memory back. Using the LLM afterwards raises GlimpseError.
+
+        Closing it again does nothing. What variants of it still use stays until they are closed too.
+        """
         self._engine, self._loaded = cast(Engine, Closed()), cast(Loaded, Closed())
+        free_unused(self._device)
 
     def _ids(self, prompt: object) -> list[int]:
         plain = as_prompt(prompt)

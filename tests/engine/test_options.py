@@ -17,7 +17,7 @@ WRONG = {
     "budget": ["x", 0, 1.1, True, 10**400],
     "budget_floor": ["x", 1.5, -1],
     "dtype": [["float32"], None, "int8"],
-    "device": [5, None, "gpu"],
+    "device": [5, None, "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0 "],
     "max_context": [1.5, "5", 0, True],
     "max_batch_size": [1.5, "2", 0, None],
     "threads": [1.5, "2", 0, 99999999999],
@@ -27,7 +27,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_wrong_options_are_refused_by_name_before_anything_is_loaded(monkeypatch, name, value):
-    monkeypatch.setattr("glimpse.llm.open_model", lambda *_, **__: pytest.fail("opened the model"))
+    monkeypatch.setattr("glimpse.engine.loaded.open_model", lambda *_, **__: pytest.fail("opened the model"))
     threads = torch.get_num_threads()
     with pytest.raises(ArgumentError, match=name) as caught:
         LLM("demo", **{name: value})
@@ -56,6 +56,6 @@ def test_legal_boundaries():
     ],
 )
 def test_an_option_that_the_drafter_never_reads_is_refused(monkeypatch, options):
-    monkeypatch.setattr("glimpse.llm.open_model", lambda *_, **__: pytest.fail("opened the model"))
+    monkeypatch.setattr("glimpse.engine.loaded.open_model", lambda *_, **__: pytest.fail("opened the model"))
     with pytest.raises(ArgumentError, match=f"means nothing to drafter '{options['drafter']}'"):
         LLM("demo", **options)

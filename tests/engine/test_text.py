@@ -50,6 +50,11 @@ def test_any_pieces_with_whole_characters_join_to_one_shot_decode(parts):
     assert "".join(stream_all(PIECES, ids)) == PIECES.decode(ids, skip_special_tokens=True)
 
 
+def test_a_leading_space_is_no_part_of_the_character_that_follows_it():
+    pieces = stream_all(PIECES, fallback_ids(" \U00010000"))
+    assert "".join(pieces) == "\U00010000"
+
+
 @pytest.mark.parametrize("encode", [byte_ids, BPE.encode, fallback_ids])
 def test_valid_text_never_shows_a_replacement_character(encode):
     tokenizer = {byte_ids: ByteTokenizer(), fallback_ids: PIECES}.get(encode, BPE)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 collect_ignore_glob = [] if torch.cuda.is_available() else ["test_*.py"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_the_cpu():
+    """Here device auto is what it is."""

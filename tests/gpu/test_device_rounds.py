@@ -21,7 +21,7 @@ def models(request, tmp_path_factory):
         tmp_path_factory.mktemp("device") / "tiny", hidden_size=request.param, intermediate_size=128, head_dim=32
     )
     decoder = load_checkpoint(folder, dtype=torch.float32, device="cuda").decoder
-    return LLM(folder, drafter="none", pacer="fixed"), decoder
+    return LLM(folder, drafter="none", pacer="fixed", device="cpu"), decoder
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import load_checkpoint
-from glimpse.pacing.calibration import CalibrationError, find, path_of, read, shape_of, write
+from glimpse.pacing.calibration import CalibrationError, device_name, find, path_of, read, shape_of, write
 from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
 from glimpse.planning import Acceptance, Setting, find_device, make_plan, roofs
 from glimpse.planning.measure import Effort, calibrate
@@ -159,3 +159,10 @@ def test_a_plan_prices_with_it_where_the_model_is_the_same(checkpoint, calibrati
     floors = make_plan(Setting(other, torch.float32, 500, 2, device, budget), [])
     assert not floors.measured
     assert floors.begin == 0
+
+
+def test_gpus_of_different_names_have_calibrations_of_their_own(monkeypatch):
+    names = {0: "NVIDIA H200", 1: "NVIDIA L4"}
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: names[device.index])
+    paths = [path_of(device_name(torch.device("cuda", index)), "m", "bfloat16").name for index in names]
+    assert paths == ["nvidia-h200--m--bfloat16.json", "nvidia-l4--m--bfloat16.json"]

@@ -67,19 +67,20 @@ class Plan:
     """Indices into the N tokens whose logits are wanted, row after row."""
 
 
-def plan_batch(specs: list[RowSpec]) -> Plan:
-    """Lays the rows end to end. Every sequence must already have room for its `stop` positions."""
+def plan_batch(specs: list[RowSpec], device: torch.device | str = "cpu") -> Plan:
+    """Lays the rows end to end, for a cache on `device`. Every sequence must have room for its `stop` positions."""
     rows, positions, slots, outputs, begin = [], [], [], [], 0
     for spec in specs:
         end = begin + spec.count
         read_from = 0 if spec.recall is None else spec.recall.base
         extents = spec.sequence.extents(read_from, spec.stop)
-        rows.append(PlannedRow(spec, begin, end, extents, own_mask(spec)))
+        mask = own_mask(spec)
+        rows.append(PlannedRow(spec, begin, end, extents, None if mask is None else mask.to(device)))
         positions.append(_rotary_positions(spec))
         slots.append(spec.sequence.slots(spec.start, spec.stop))
         outputs.append(torch.arange(end - spec.outputs, end))
         begin = end
-    return Plan(rows, torch.cat(positions), torch.cat(slots), torch.cat(outputs))
+    return Plan(rows, *(torch.cat(parts).to(device) for parts in (positions, slots, outputs)))
 
 
 def ancestors(parents: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def _attend_row(q: Tensor, keys: list[Tensor], values: list[Tensor], row: Planne
     grouped = (q * head_dim**-0.5).unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3)
     if len(q) <= FEW_QUERIES:
         weights = _weights(grouped, keys, row.mask)
-        mixed = _mix(weights.flatten(1, 2), values).view_as(grouped)
+        mixed = _mix(weights.flatten(1, 2).to(q.dtype), values).view_as(grouped)
         importance = weights[:, :, weights.shape[2] - wanted :].sum(1) if wanted else None
     else:
         keys, values = _joined(keys), _joined(values)
@@ -62,11 +62,18 @@ def _attend_row(q: Tensor, keys: list[Tensor], values: list[Tensor], row: Planne
 def _weights(q: Tensor, keys: list[Tensor], mask: Tensor | None) -> Tensor:
     """Softmax weights [kv_heads, group, n, length] of scaled queries q [kv_heads, group, n, head_dim]."""
     folded = q.flatten(1, 2)
-    pieces = [torch.bmm(folded, piece.transpose(1, 2)) for piece in keys]
+    pieces = [_scores(folded, piece) for piece in keys]
     scores = (pieces[0] if len(pieces) == 1 else torch.cat(pieces, -1)).view(*q.shape[:3], -1)
     if mask is not None:
         scores[..., scores.shape[-1] - mask.shape[-1] :].masked_fill_(~mask, -torch.inf)
     return torch.softmax(scores, -1)
+
+
+def _scores(q: Tensor, keys: Tensor) -> Tensor:
+    """q [kv_heads, rows, head_dim] times keys [kv_heads, length, head_dim]; on a GPU in float32, as its kernels do."""
+    if q.is_cuda and q.dtype != torch.float32:
+        return torch.bmm(q, keys.transpose(1, 2), out_dtype=torch.float32)
+    return torch.bmm(q, keys.transpose(1, 2))
 
 
 def _mix(weights: Tensor, values: list[Tensor]) -> Tensor:

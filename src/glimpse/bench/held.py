@@ -61,7 +61,7 @@ class Held:
     def window(self) -> ImportanceWindow:
         """An importance window of the cache's shape, empty."""
         shape = self.parts.pool.shape
-        return ImportanceWindow(shape.layers, shape.kv_heads, WINDOW)
+        return ImportanceWindow(shape.layers, shape.kv_heads, WINDOW, self.parts.pool.device)
 
     def recalled(self, base: int, budget: RecallBudget, window: ImportanceWindow) -> RecallSet:
         """The set that a draft from `base` on reads, chosen from the window."""

@@ -53,7 +53,7 @@ def _generate(model: str, prompt: int, tokens: int, threads: int) -> dict[str, A
     (torch.ones(64, 64) @ torch.ones(64, 64)).sum()
     _reset_peak()
     imported = resident()
-    llm = LLM(model, drafter="none", pacer="fixed", dtype="float32", threads=threads)
+    llm = LLM(model, drafter="none", pacer="fixed", dtype="float32", device="cpu", threads=threads)
     loaded = resident()
     ids = llm.tokenizer.encode(manual(llm.tokenizer, prompt))[:prompt]
     llm.generate([ids], SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True))

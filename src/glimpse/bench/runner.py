@@ -64,7 +64,14 @@ class Bench:
     def llm(self) -> LLM:
         """The model, plain; `variant` gives the arms."""
         self.say(f"loading {self.options.model}")
-        return LLM(self.options.model, drafter="none", pacer="fixed", dtype="float32", threads=self.options.threads)
+        return LLM(
+            self.options.model,
+            drafter="none",
+            pacer="fixed",
+            dtype="float32",
+            device="cpu",
+            threads=self.options.threads,
+        )
 
     def cell(self, name: str, measure: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """What `measure` returns, measured now or in an interrupted run of the same code and settings."""

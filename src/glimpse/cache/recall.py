@@ -64,9 +64,9 @@ class ImportanceWindow:
     Kept one by one, because a round may verify fewer than `window` queries and rejected ones must not count.
     """
 
-    def __init__(self, layers: int, kv_heads: int, window: int = 16) -> None:
+    def __init__(self, layers: int, kv_heads: int, window: int = 16, device: torch.device | str = "cpu") -> None:
         self.window = window
-        self._weights = torch.zeros(layers, kv_heads, window, 0, dtype=torch.float16)
+        self._weights = torch.zeros(layers, kv_heads, window, 0, dtype=torch.float16, device=device)
         self._filled = 0
         self._next = 0
 
@@ -88,7 +88,7 @@ class ImportanceWindow:
 
     def scores(self, length: int) -> Tensor:
         """[layers, kv_heads, length] float32: each position's weight, summed over the window."""
-        total = torch.zeros(*self._weights.shape[:2], length)
+        total = torch.zeros(*self._weights.shape[:2], length, device=self._weights.device)
         # Row by row: torch's sum of float16 over an inner dimension takes five times as long on a CPU.
         for query in range(self._filled):
             total += self._weights[:, :, query, :length]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -90,10 +91,43 @@ def _packing() -> Finding:
 def _gpu() -> Finding:
     import torch
 
-    if not torch.cuda.is_available():
-        return Finding("GPU", "none that this PyTorch can use: everything runs on the CPU")
-    cards = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return Finding("GPU", ", ".join(f"{card.name} with {card.total_memory / 2**30:.0f} GiB" for card in cards))
+    from glimpse.engine.place import has_gpu
+
+    if not has_gpu():
+        return Finding("GPU", "none")
+    cards = ", ".join(_card(index) for index in range(max(1, torch.cuda.device_count())))
+    return Finding("GPU", f"{cards}; driver {_driver()}, PyTorch's CUDA {torch.version.cuda}")
+
+
+def _card(index: int) -> str:
+    """One GPU: its name, capability and memory; if it cannot be used, why."""
+    import torch
+
+    from glimpse.engine.place import trouble_of
+
+    trouble = trouble_of(index)
+    if trouble is not None:
+        return f"cuda:{index} cannot be used: {trouble}"
+    card = torch.cuda.get_device_properties(index)
+    free, there = (count / 2**30 for count in torch.cuda.mem_get_info(index))
+    return f"cuda:{index} {card.name}, capability {card.major}.{card.minor}, {free:.1f} of {there:.1f} GiB free"
+
+
+def _driver() -> str:
+    """The version of NVIDIA's driver, as its own tool tells it."""
+    command = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return next(iter(done.stdout.splitlines()), "unknown").strip()
+
+
+def _device() -> Finding:
+    from glimpse.engine.place import place
+
+    found = place("auto")
+    return Finding("device", f"auto is {found.device}: {found.reason}")
 
 
 def _triton() -> Finding:
@@ -126,6 +160,6 @@ def _at_least(version: str, wanted: tuple[int, int]) -> bool:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    _python, _torch, _transformers, _threads, _packing, _gpu, _triton, _cache_folder, _demo_model,
+    _python, _torch, _transformers, _threads, _packing, _gpu, _triton, _device, _cache_folder, _demo_model,
 )  # fmt: skip
 """In the order they are printed."""

@@ -50,8 +50,12 @@ class ModelOptions:
     budget: Annotated[
         float | None, option(_MODEL, "Share of the context that drafter sparse reads. Default: 0.1.", "--budget")
     ] = None
-    dtype: Annotated[str | None, option(_MODEL, "auto, float32, bfloat16 or float16.", "--dtype")] = None
-    device: Annotated[str | None, option(_MODEL, "auto or cpu.", "--device")] = None
+    dtype: Annotated[
+        str | None, option(_MODEL, "float32, bfloat16, float16 or auto: bfloat16 on a GPU, else float32.", "--dtype")
+    ] = None
+    device: Annotated[
+        str | None, option(_MODEL, "cpu, cuda, cuda:N or auto: a GPU if one can be used, else the CPU.", "--device")
+    ] = None
     max_context: Annotated[
         int | None,
         option(_MODEL, "Most tokens of prompt and output together. Default: the model's limit.", "--max-context"),

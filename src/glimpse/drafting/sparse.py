@@ -85,7 +85,7 @@ class SparseDrafter:
             self._states.pop(slot, None)
 
     def _empty_window(self) -> ImportanceWindow:
-        return ImportanceWindow(self._pool.shape.layers, self._pool.shape.kv_heads, WINDOW)
+        return ImportanceWindow(self._pool.shape.layers, self._pool.shape.kv_heads, WINDOW, self._pool.device)
 
     def _recalled(self, rows: RowView, slot: int, base: int) -> RecallSet:
         state = self._states[slot]

@@ -13,6 +13,7 @@ from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.forward import forward, load_of
+from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import PhasePlanner
@@ -89,10 +90,20 @@ class Engine:
             self.parts.prefixes.drop(key)
 
     def step(self) -> list[Progress]:
-        """One forward for all running rows; returns what was committed."""
+        """One forward for all running rows; returns what was committed. Raises GlimpseError where memory runs out."""
         with self._lock, torch.inference_mode():
-            self._admit()
-            return self._step()
+            return within_memory(self._run, self.parts.pool.device, self._less)
+
+    @property
+    def _less(self) -> str:
+        """What would have needed less memory."""
+        rows = self.parts.rows
+        context = rows.width - rows.max_draft - 1
+        return f"a max_batch_size below {rows.capacity} or a max_context below {context} needs less"
+
+    def _run(self) -> list[Progress]:
+        self._admit()
+        return self._step()
 
     def _step(self) -> list[Progress]:
         started, parts = time.perf_counter(), self.parts

@@ -19,14 +19,18 @@ class ForwardResult:
     """What the target said."""
 
     logits: list[Tensor]
-    """For each row [outputs, vocab] float32."""
+    """For each row [outputs, vocab] float32, on the host."""
     importance: list[Tensor | None]
-    """For each row None or [layers, kv_heads, queries, stop] float16."""
+    """For each row None or [layers, kv_heads, queries, stop] float16, on the decoder's device."""
 
 
 def forward(decoder: Decoder, pool: PagePool, rows: Rows, specs: list[RowSpec]) -> ForwardResult:
-    """Runs the rows, writes their keys and values, and returns the logits and importance they asked for."""
-    plan = plan_batch(specs)
+    """Runs the rows, writes their keys and values, and returns the logits and importance they asked for.
+
+    The decoder and the pool may be on a GPU; `rows` are on the host.
+    """
+    device = decoder.device
+    plan = plan_batch(specs, device)
     weights: list[list[Tensor]] = [[] for _ in specs]
 
     def attend_layer(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -37,13 +41,13 @@ def forward(decoder: Decoder, pool: PagePool, rows: Rows, specs: list[RowSpec]) 
                 kept.append(row.half())
         return mixed
 
-    tokens = torch.cat([_tokens(rows, spec) for spec in specs])
+    tokens = torch.cat([_tokens(rows, spec) for spec in specs]).to(device)
     lengths = torch.cat(
         [(plan.positions[row.begin : row.end] + 1).clamp_min(int(rows.prompt_len[row.spec.slot])) for row in plan.rows]
     )
     hidden = decoder.forward(tokens, plan.positions, lengths, attend_layer)
     logits = decoder.logits(hidden[plan.outputs]) if len(plan.outputs) else hidden.new_empty(0, 0)
-    parts = torch.split(logits, [spec.outputs for spec in specs])
+    parts = torch.split(logits.cpu(), [spec.outputs for spec in specs])
     return ForwardResult(list(parts), [torch.stack(kept) if kept else None for kept in weights])
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from threading import RLock
+from pathlib import Path
+
+import torch
 
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.prefix import PrefixStore
-from glimpse.errors import ArgumentError, GlimpseError
-from glimpse.model import Checkpoint
+from glimpse.engine.lock import lock_for
+from glimpse.engine.machine import MachineOptions
+from glimpse.engine.memory import PAGE_SIZE, Demand, costs_of, memory_of, within_memory
+from glimpse.errors import ArgumentError
+from glimpse.model import Checkpoint, DecoderSpec, open_model
 from glimpse.pacing import calibration
 
-PAGE_SIZE = 16
+_OVERTAKEN = "it would have fitted, but something else took memory meanwhile; try again, or lower max_context"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,42 +32,56 @@ class Loaded:
     """Tokens of prompt and output together, at most."""
     slots: int
     """Requests that run at once, at most."""
+    lock: AbstractContextManager[object] = field(compare=False)
+    """Held during every call of an engine."""
     step_costs: tuple[float, ...] | None = None
     """Coefficients of `StepCosts` that `glimpse calibrate` measured; None: not calibrated."""
-    lock: AbstractContextManager[object] = field(default_factory=RLock, compare=False)
-    """Held during every call of an engine."""
+
+
+def open_loaded(
+    model: str | Path, machine: MachineOptions, device: torch.device, progress: Callable[[int, int], None]
+) -> Loaded:
+    """A checkpoint with its cache on a device; whether they fit is known before the weights are read.
+
+    `progress(done, total)` hears of the weights. Raises what `open_model` and `load` raise.
+    """
+    dtype, context, slots = machine.dtype_on(device), machine.max_context, machine.max_batch_size
+
+    def consider(spec: DecoderSpec) -> None:
+        demand_of(spec, dtype, device, context, slots, loaded=False).check()
+
+    def opened() -> Loaded:
+        checkpoint = open_model(model, dtype=dtype, device=device, progress=progress, consider=consider)
+        return load(checkpoint, context, slots)
+
+    return within_memory(opened, device, _OVERTAKEN)
 
 
 def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
-    """A cache for `slots` requests of full length, but for at most half of the machine's memory.
+    """A cache for `slots` requests of full length, or as much of it as fits the memory (see `Demand`).
 
-    Raises ArgumentError for a context longer than the checkpoint's, GlimpseError for one that does not fit the memory.
+    Raises ArgumentError for a context longer than the checkpoint's, GlimpseError where not even one request fits.
     """
     decoder, spec = checkpoint.decoder, checkpoint.spec
-    context = _context(spec.context_length, max_context)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    affordable = memory // 2 // (spec.kv_bytes_per_token(decoder.dtype) * PAGE_SIZE)
-    one = -(-context // PAGE_SIZE)
-    _check_memory(context, slots, one, affordable, memory)
+    demand = demand_of(spec, decoder.dtype, decoder.device, max_context, slots, loaded=True)
     shape = CacheShape(spec.layers, spec.kv_heads, spec.head_dim)
-    pool = PagePool(shape, min(slots * one, affordable), PAGE_SIZE, decoder.dtype, decoder.device)
+    pool = PagePool(shape, demand.pages, PAGE_SIZE, decoder.dtype, decoder.device)
     prefixes = PrefixStore(pool, by_length=spec.rope.scaling.by_length)
     found = calibration.find(checkpoint.name, spec, decoder.dtype, decoder.device)
-    return Loaded(checkpoint, pool, prefixes, context, slots, found.coefficients if found else None)
+    costs = found.coefficients if found else None
+    return Loaded(checkpoint, pool, prefixes, demand.context, slots, lock_for(decoder.device), costs)
 
 
-def _check_memory(context: int, slots: int, pages: int, affordable: int, memory: int) -> None:
-    if pages > affordable:
-        raise GlimpseError(
-            f"a context of {context} tokens does not fit half of this machine's memory, which takes "
-            f"{affordable * PAGE_SIZE}; set max_context"
-        )
-    # Eight bytes a token id; the rows' other arrays are small beside it.
-    most = memory // 16 // (8 * context)
-    if slots > most:
-        raise ArgumentError(
-            f"max_batch_size {slots} rows of {context} tokens take too much memory; at most {most} here"
-        )
+def demand_of(
+    spec: DecoderSpec, dtype: torch.dtype, device: torch.device, max_context: int | None, slots: int, *, loaded: bool
+) -> Demand:
+    """What a model with `slots` rows takes; `loaded`: its weights are there already.
+
+    Raises ArgumentError for a context longer than the checkpoint's.
+    """
+    costs = costs_of(spec, dtype, device)
+    memory = memory_of(device, costs.weights, loaded=loaded)
+    return Demand(costs, memory, _context(spec.context_length, max_context), slots)
 
 
 def _context(limit: int, asked: int | None) -> int:

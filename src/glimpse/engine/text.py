@@ -77,7 +77,7 @@ class TextStream:
                 return ""
             text = self._restart()
         self._text = text
-        piece = self._show(_certain_length(text))
+        piece = self._show(self._certain_length())
         self._shorten()
         return piece
 
@@ -89,6 +89,17 @@ class TextStream:
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=self._skip_special_tokens)
+
+    def _certain_length(self) -> int:
+        """The length of the text without the replacement characters at its end that may still become something else."""
+        text, least = self._text, len(self._text) - _UNFINISHED
+        if len(self._ids) - self._whole <= _UNFINISHED:
+            # A byte-fallback run takes settled bytes that had no text (a leading space) along while it is unfinished.
+            least = len(self._shown)
+        end = len(text)
+        while end > max(0, least) and text[end - 1] == REPLACEMENT:
+            end -= 1
+        return end
 
     def _is_invisible(self, token_id: int) -> bool:
         """Whether the token never has text (a skipped special). Asked of two: a lone leading space may be dropped."""
@@ -126,11 +137,3 @@ class TextStream:
         if len(text) > held:
             self._start_from(tail, text)
             self._shown = text[: len(text) - held]
-
-
-def _certain_length(text: str) -> int:
-    """The length of `text` without the replacement characters at its end that may still become something else."""
-    end = len(text)
-    while end > max(0, len(text) - _UNFINISHED) and text[end - 1] == REPLACEMENT:
-        end -= 1
-    return end

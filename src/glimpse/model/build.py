@@ -19,6 +19,8 @@ from glimpse.model.weights.source import WeightSource
 
 Progress = Callable[[int, int], None]
 """progress(parts done, parts in all)."""
+Consider = Callable[[DecoderSpec], None]
+"""Hears what a checkpoint is before its weights are read; what it raises ends the loading."""
 
 EMBEDDING, FINAL_NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from glimpse.errors import ArgumentError
-from glimpse.model.build import Progress, build_decoder
+from glimpse.model.build import Consider, Progress, build_decoder
 from glimpse.model.checkpoint import Checkpoint, with_eos
 from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
@@ -15,7 +15,14 @@ from glimpse.model.weights.gguf import GgufWeights
 from glimpse.model.weights.gguf_file import open_gguf
 
 
-def load_gguf(path: Path, *, dtype: torch.dtype, device: torch.device | str, progress: Progress | None) -> Checkpoint:
+def load_gguf(
+    path: Path,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    progress: Progress | None,
+    consider: Consider | None,
+) -> Checkpoint:
     """Load one GGUF file; see `load_checkpoint`."""
     if not path.is_file():
         raise ArgumentError(f"no such GGUF file: {path}")
@@ -23,6 +30,8 @@ def load_gguf(path: Path, *, dtype: torch.dtype, device: torch.device | str, pro
     spec = spec_from_gguf(file)
     tokenizer = tokenizer_from_gguf(file)
     spec = with_eos(spec, (), tokenizer)
+    if consider:
+        consider(spec)
     # Only this architecture is stored with neighbouring rotary dimensions paired.
     interleaved = {"q_proj": spec.heads, "k_proj": spec.kv_heads} if spec.architecture == "llama" else None
     decoder = build_decoder(spec, GgufWeights(file, interleaved), dtype=dtype, device=device, progress=progress)

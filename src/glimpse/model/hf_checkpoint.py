@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from glimpse.errors import ModelError
-from glimpse.model.build import Progress, build_decoder
+from glimpse.model.build import Consider, Progress, build_decoder
 from glimpse.model.checkpoint import Checkpoint, with_eos
 from glimpse.model.hf_config import as_ids, read_config, read_json, spec_from_config
 from glimpse.model.tokenizer import load_tokenizer
@@ -28,7 +28,12 @@ _NOT_DEFAULTS = {
 
 
 def load_folder(
-    folder: Path, *, dtype: torch.dtype, device: torch.device | str, progress: Progress | None
+    folder: Path,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    progress: Progress | None,
+    consider: Consider | None,
 ) -> Checkpoint:
     """Load config.json, safetensors, tokenizer and generation_config.json; see `load_checkpoint`."""
     spec = spec_from_config(read_config(folder), str(folder / "config.json"))
@@ -37,6 +42,8 @@ def load_folder(
     # Before the weights: a broken tokenizer should not cost a long load first.
     tokenizer = load_tokenizer(folder)
     spec = with_eos(spec, default_eos(folder, defaults), tokenizer)
+    if consider:
+        consider(spec)
     decoder = build_decoder(spec, SafetensorsWeights(folder), dtype=dtype, device=device, progress=progress)
     return Checkpoint(folder.resolve().name, decoder, tokenizer, defaults)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from glimpse.errors import ArgumentError
-from glimpse.model.build import Progress
+from glimpse.model.build import Consider, Progress
 from glimpse.model.checkpoint import Checkpoint
 from glimpse.model.demo import SAMPLING, Say, demo_model
 from glimpse.model.gguf_checkpoint import load_gguf
@@ -40,21 +40,28 @@ def load_checkpoint(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    consider: Consider | None = None,
 ) -> Checkpoint:
     """Load a Hugging Face folder (safetensors) or a GGUF file.
 
-    Weights are converted to `dtype` on `device`. `progress(done, total)` is called as parts of the model are ready.
+    Weights are converted to `dtype` on `device`. `consider(spec)` is called before they are read; `progress(done,
+    total)` as parts of the model are ready.
     Raises ArgumentError if `path` is no checkpoint, ModelError if the checkpoint is broken or not supported.
     """
     load = load_gguf if path.suffix == ".gguf" else load_folder
-    return load(path, dtype=dtype, device=device, progress=progress)
+    return load(path, dtype=dtype, device=device, progress=progress, consider=consider)
 
 
 def open_model(
-    name: str | Path, *, dtype: torch.dtype, device: torch.device | str = "cpu", progress: Progress | None = None
+    name: str | Path,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+    consider: Consider | None = None,
 ) -> Checkpoint:
     """What `name` stands for, loaded; "demo" brings sampling defaults, which its file does not hold."""
-    checkpoint = load_checkpoint(resolve_model(name), dtype=dtype, device=device, progress=progress)
+    checkpoint = load_checkpoint(resolve_model(name), dtype=dtype, device=device, progress=progress, consider=consider)
     if str(name) != "demo":
         return checkpoint
     return replace(checkpoint, generation_defaults={**SAMPLING, **checkpoint.generation_defaults})
