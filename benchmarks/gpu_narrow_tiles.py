@@ -3,7 +3,8 @@
     PYTHONPATH=src:benchmarks python3 benchmarks/gpu_narrow_tiles.py --tokens 1,8,64 --seconds 120
 
 For every launch and number of tokens: microseconds of one launch, in a graph of one a layer on weights of its own,
-for every tile; then whole layers (without attention) of the best tiles against cuBLAS with separate kernels.
+for every tile; then whole layers, with draft attention for up to 256 tokens, of the best tiles, against cuBLAS with
+separate kernels.
 """
 
 from __future__ import annotations
@@ -140,16 +141,16 @@ class Model:
         narrow.output(q.flatten(1), weights["output"], self.residual)
         narrow.down(narrow.gated(self.residual, norm, EPS, weights["gate"]), weights["down"], self.residual)
 
-    def separate(self, index: int, linked: bool) -> None:
+    def separate(self, index: int) -> None:
         """The same by cuBLAS, and kernels between."""
         weights, norm = {kind: weight[index] for kind, weight in self.weights.items()}, self.norm[index]
-        x = rms_norm(self.x, norm, EPS, self.residual, linked=linked)
+        x = rms_norm(self.x, norm, EPS, self.residual)
         qkv = F.linear(x, weights["qkv"]).view(self.tokens, -1, DIM)
         rotation = self.cos, self.sin, self.slots, self.keys[index], self.values[index]
-        q = rotate_and_store(qkv, *rotation, HEADS, positions=self.positions, linked=linked)
+        q = rotate_and_store(qkv, *rotation, HEADS, positions=self.positions)
         q = self.attention(q, index) if self.attention else q
-        x = rms_norm(F.linear(q.flatten(1), weights["output"]), norm, EPS, self.residual, linked=linked)
-        units = silu_mul(F.linear(x, weights["gate"]), linked=linked)
+        x = rms_norm(F.linear(q.flatten(1), weights["output"]), norm, EPS, self.residual)
+        units = silu_mul(F.linear(x, weights["gate"]))
         torch.matmul(units, weights["down"].T, out=self.x)
 
 
@@ -187,10 +188,10 @@ def measure(tokens: int) -> dict[str, Any]:
         print(f"N={tokens} {kind}: cublas alone {cublas:.2f} | {shown} | worst error {worst:.1e}", flush=True)
     whole, best = refined(model, best, tried)
     model.residual.normal_()
-    apart = [microseconds([partial(model.separate, i, linked) for i in range(LAYERS)]) for linked in (False, True)]
+    apart = microseconds([partial(model.separate, i) for i in range(LAYERS)])
     shown = " ".join(f"{kind} {key(getattr(best, kind))}" for kind in KINDS)
     print(
-        f"N={tokens}: a layer {whole:.2f} us narrow ({shown}), separate {apart[0]:.2f}, linked {apart[1]:.2f}",
+        f"N={tokens}: a layer {whole:.2f} us narrow ({shown}), separate {apart:.2f} us",
         flush=True,
     )
     return found | {"layer": whole, "separate": apart, "best": asdict(best)}

@@ -51,7 +51,7 @@ def rms_norm(
 ) -> Tensor:  # fmt: skip
     """RMSNorm of `x` [N, size], or of `residual` + `x`, which is then left in `residual` [N, size].
 
-    `linked` here and below: programmatic dependent launch (`linked`).
+    `linked`: programmatic dependent launch (`linked`).
     """
     out = empty_like(x) if out is None else out
     size = x.shape[1]
@@ -103,10 +103,7 @@ def _rotary_kernel(
     BLOCK: tl.constexpr,
     NORM: tl.constexpr,
     TABLE: tl.constexpr,
-    LINKED: tl.constexpr,
 ) -> None:
-    await_previous(LINKED)
-    release(LINKED)
     HALF: tl.constexpr = DIM // 2
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -157,7 +154,6 @@ def rotate_and_store(
     norm: Tensor | None = None,
     eps: float = 0.0,
     positions: Tensor | None = None,
-    linked: bool = False,
 ) -> Tensor:
     """Rotates queries and keys, writes keys and values into one layer of the pool, and returns the queries.
 
@@ -172,17 +168,13 @@ def rotate_and_store(
     _rotary_kernel[(tokens, -(-every // HEAD_BLOCK))](
         qkv, cos, sin, positions, slots, out, keys, values, norm, eps, qkv.stride(0), out.stride(0), keys.stride(0),
         HEADS=heads, KV_HEADS=keys.shape[0], DIM=dim, HALF_PAD=padded(dim // 2), BLOCK=HEAD_BLOCK,
-        NORM=norm is not None, TABLE=positions is not None, num_warps=2, **launch_options(linked),
+        NORM=norm is not None, TABLE=positions is not None, num_warps=2,
     )  # fmt: skip
     return out
 
 
 @triton.jit
-def _gated_kernel(
-    gate_up: tl.tensor, out: tl.tensor, INNER: tl.constexpr, BLOCK: tl.constexpr, LINKED: tl.constexpr
-) -> None:
-    await_previous(LINKED)
-    release(LINKED)
+def _gated_kernel(gate_up: tl.tensor, out: tl.tensor, INNER: tl.constexpr, BLOCK: tl.constexpr) -> None:
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < INNER
@@ -193,12 +185,10 @@ def _gated_kernel(
     tl.store(out + token * INNER + column, (opened * up.to(tl.float32)).to(gate.dtype), mask=inside)
 
 
-def silu_mul(gate_up: Tensor, out: Tensor | None = None, *, linked: bool = False) -> Tensor:
+def silu_mul(gate_up: Tensor, out: Tensor | None = None) -> Tensor:
     """silu(gate) * up [N, inner] of `gate_up` [N, 2 * inner], the gates first."""
     tokens, inner = gate_up.shape[0], gate_up.shape[1] // 2
     out = empty(tokens, inner, dtype=gate_up.dtype, device=gate_up.device) if out is None else out
     block = min(GATED_BLOCK, padded(inner))
-    _gated_kernel[(tokens, -(-inner // block))](
-        gate_up, out, INNER=inner, BLOCK=block, num_warps=4, **launch_options(linked)
-    )  # fmt: skip
+    _gated_kernel[(tokens, -(-inner // block))](gate_up, out, INNER=inner, BLOCK=block, num_warps=4)
     return out

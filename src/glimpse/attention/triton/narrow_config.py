@@ -94,12 +94,12 @@ MEASURED = [
         Tile(64, 16), Tile(64, 16, early=True), Tile(64, 32, early=True), Tile(64, 32, splits=3),
     )),
     (384, NarrowConfig(
-        Tile(64, 16), Tile(64, 64, block=64, stages=7), Tile(128, 64, block=64, stages=4),
-        Tile(64, 32, block=128, stages=5),
+        Tile(64, 16, early=True), Tile(64, 16, early=True), Tile(128, 64, 8, block=64, stages=4),
+        Tile(64, 32, block=128, stages=5, early=True),
     )),
     (640, NarrowConfig(
-        Tile(64, 64, block=64, stages=5), Tile(64, 64, block=64, stages=7), Tile(128, 64, block=64, stages=4),
-        Tile(64, 32, block=64, stages=7),
+        Tile(64, 32, block=64, stages=7), Tile(64, 64, block=64, stages=7, early=True),
+        Tile(64, 128, block=64, stages=4), Tile(64, 32, block=64, stages=7),
     )),
 ]  # fmt: skip
 """By the number of tokens up to which they serve (benchmarks/gpu_narrow_tiles.py, docs/performance-gpu.md)."""

@@ -51,13 +51,13 @@ class FusedForward:
         if self._layers and len(embedded) <= Narrow.MOST:
             return self._narrow(self._layers, embedded, positions, slots, mix)
         decoder, residual = self._decoder, embedded
-        x = self._norm(residual, decoder.layers[0].attention_norm)
+        x = _norm(residual, decoder.layers[0].attention_norm)
         for index, layer in enumerate(decoder.layers):
             following = decoder.layers[index + 1].attention_norm if index + 1 < len(decoder.layers) else decoder.norm
             q = self._queries(index, layer, x, positions, slots)
             attended = layer.output(mix(index, q).flatten(1))
-            x = self._norm(attended, layer.mlp_norm, residual)
-            x = self._norm(layer.down(silu_mul(layer.gate_up(x), linked=self._linked)), following, residual)
+            x = _norm(attended, layer.mlp_norm, residual)
+            x = _norm(layer.down(silu_mul(layer.gate_up(x))), following, residual)
         return x
 
     def _queries(self, index: int, layer: Layer, x: Tensor, positions: Tensor, slots: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class FusedForward:
         weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
         return rotate_and_store(
             qkv, self._cos, self._sin, slots, pool.keys[index], pool.values[index], spec.heads,
-            norm=weight, eps=eps, positions=positions, linked=self._linked,
+            norm=weight, eps=eps, positions=positions,
         )  # fmt: skip
 
     def _narrow(
@@ -82,7 +82,7 @@ class FusedForward:
             )  # fmt: skip
             narrow.output(mix(index, q).flatten(1), layer.output, residual)
             narrow.down(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
-        return self._norm(residual, self._decoder.norm)
+        return _norm(residual, self._decoder.norm)
 
     def _launches(self, tokens: int) -> Narrow:
         """Kept, for graphs hold on to their buffers."""
@@ -92,5 +92,6 @@ class FusedForward:
             self._narrows[key] = Narrow(tokens, decoder.spec.hidden_size, decoder.device, config)
         return self._narrows[key]
 
-    def _norm(self, x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
-        return rms_norm(x, norm.weight, norm.eps, residual, linked=self._linked)
+
+def _norm(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
+    return rms_norm(x, norm.weight, norm.eps, residual)
