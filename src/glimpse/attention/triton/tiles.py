@@ -176,4 +176,5 @@ def looped(
 @triton.jit
 def halves(rows: tl.tensor, COLUMNS: tl.constexpr, TOKENS: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     """The first and the second half of `rows` [COLUMNS, TOKENS]."""
-    return tl.split(tl.permute(tl.reshape(rows, (2, COLUMNS // 2, TOKENS)), (1, 2, 0)))
+    first, second = tl.split(tl.permute(tl.reshape(rows, (2, COLUMNS // 2, TOKENS)), (1, 2, 0)))
+    return first, second
