@@ -104,16 +104,14 @@ def normed(
     SECOND: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """RMSNorm of the rows of which `x1`, `x2` are the blocks; `n1`, `n2`: the norm's weight."""
-    first, second = x1, x2
-    if SECOND >= 0:
-        squares = _squares(x1)
-        if SECOND > 0:
-            squares += _squares(x2)
-        scale = tl.rsqrt(squares / WIDTH + eps)[:, None]
-        first = _scaled(x1, scale, n1)
-        second = first
-        if SECOND > 0:
-            second = _scaled(x2, scale, n2)
+    squares = _squares(x1)
+    if SECOND > 0:
+        squares += _squares(x2)
+    scale = tl.rsqrt(squares / WIDTH + eps)[:, None]
+    first = _scaled(x1, scale, n1)
+    second = first
+    if SECOND > 0:
+        second = _scaled(x2, scale, n2)
     return first, second
 
 
