@@ -12,7 +12,7 @@ export PYTHON TORCH_INDEX
 BIN := .venv/bin
 SETUP := @bash tools/venv.sh
 
-.PHONY: help demo test lint format types contract prove venv clean
+.PHONY: help demo test lint format types contract bench prove venv clean
 .NOTPARALLEL:
 
 help:  ## this list
@@ -43,6 +43,10 @@ types:  ## mypy, strict
 contract:  ## who may import whom
 	$(SETUP) dev
 	$(BIN)/lint-imports --no-cache
+
+bench:  ## plain and drafted decoding of a small cell in turn, against floors; writes bench-results/
+	$(SETUP) core
+	$(BIN)/glimpse bench decode
 
 prove:  ## the full grids on the real model (long); writes benchmarks/results/*.json
 	$(SETUP) dev

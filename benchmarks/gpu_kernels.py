@@ -27,13 +27,13 @@ import gpu_kernel_cases as cases
 import gpu_kernel_checks as checks
 import torch
 import triton
-from gpu_clock import copy_bandwidth, graph_seconds
 
 from glimpse.attention.triton.attention import PagedConfig
 from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
 from glimpse.attention.triton.picking import SampleConfig
 from glimpse.attention.triton.recalled import RecalledConfig
 from glimpse.attention.triton.select import Selection
+from glimpse.bench.clock import copy_bandwidth, graph_seconds
 
 SIZES = [(1, 8192), (1, 32768), (8, 8192), (16, 32768), (64, 8192)]
 PAGED = [PagedConfig(block=b, warps=w, stages=s, waves=v)

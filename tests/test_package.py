@@ -17,7 +17,7 @@ WITHOUT_TRITON = """
 import importlib, pkgutil, sys
 sys.modules["triton"] = None
 import glimpse
-kernels = ("glimpse.attention.triton.", "glimpse.engine.device.")
+kernels = ("glimpse.attention.triton.", "glimpse.engine.device.", "glimpse.bench.decode.on_device.")
 for module in pkgutil.walk_packages(glimpse.__path__, "glimpse."):
     if not module.name.startswith(kernels) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)

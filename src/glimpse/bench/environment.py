@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from glimpse.errors import GlimpseError
+from glimpse.errors import ArgumentError, GlimpseError
 
 CODE = ("src", "benchmarks", "pyproject.toml")
 """What a result depends on; results and README are written by the benchmarks themselves and do not count."""
@@ -28,6 +28,19 @@ def device() -> dict[str, object]:
         "threads": torch.get_num_threads(),
         "memory_gib": round(memory / 2**30, 1),
         "capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def device_of(chosen: torch.device) -> dict[str, object]:
+    """The same with the GPU in place of the CPU, where that is what a model runs on."""
+    if chosen.type != "cuda":
+        return device()
+    found = torch.cuda.get_device_properties(chosen)
+    return device() | {
+        "kind": found.name.lower().removeprefix("nvidia ").replace(" ", "-"),
+        "name": found.name,
+        "memory_gib": round(found.total_memory / 2**30, 1),
+        "capability": f"{found.major}.{found.minor}",
     }
 
 
@@ -48,6 +61,26 @@ def commit(root: Path) -> tuple[str, bool]:
     return head, bool(changed.strip())
 
 
+def source_root() -> Path:
+    """The folder that this package's `src` lies in, be it a checkout or not."""
+    return Path(__file__).resolve().parents[3]
+
+
+def known_commit(root: Path, told: str | None) -> tuple[str, bool]:
+    """The commit `told`, else what git says of `root`, else zeros for code of an unknown one (which counts as changed).
+
+    Raises ArgumentError for a commit that is not 40 hexadecimal digits.
+    """
+    if told is not None:
+        if len(told) != 40 or set(told) - set("0123456789abcdef"):
+            raise ArgumentError(f"commit {told!r} is not 40 hexadecimal digits, as git rev-parse HEAD prints them")
+        return told, False
+    try:
+        return commit(root)
+    except GlimpseError:
+        return "0" * 40, True
+
+
 def is_code_of(root: Path, head: str) -> bool:
     """Whether the code in `root` is, file for file, that of an earlier commit; False where git does not know it."""
     new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *CODE, ":(exclude)benchmarks/results")
@@ -61,6 +94,15 @@ def code_digest(root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def package_digest() -> str:
+    """The same of this package alone, wherever it is installed."""
+    package = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

@@ -44,6 +44,18 @@ def reasons(path: Path) -> dict[str, dict[str, str]]:
         raise GlimpseError(f"{path}: {error}") from error
 
 
+def shown(result: Result) -> str:
+    """A result on the terminal: its tables, then its targets with pass or short."""
+    parts = [f"\n{table.title}\n{plain_table(table.columns, table.rows)}" for table in result.tables]
+    rows = [
+        [target.what, target.target, f"{target.value:.4g}", "pass" if target.ok else f"short by {target.shortfall}"]
+        for target in result.targets
+    ]
+    if rows:
+        parts.append(f"\n{plain_table(['what', 'target', 'value', ''], rows)}")
+    return "\n".join([*parts, f"\nMeasured on: {_where(result)}"])
+
+
 def render(results: Sequence[Result]) -> str:
     """The README's part: all targets, where and with what they were measured, then the tables of the suites."""
     rows = [

@@ -16,7 +16,7 @@ import torch
 
 from glimpse.bench import environment
 from glimpse.bench.journal import Journal
-from glimpse.bench.report import plain_table, reasons
+from glimpse.bench.report import reasons, shown
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.bench.texts import Passage, default_folder, passages
 from glimpse.errors import GlimpseError
@@ -116,11 +116,7 @@ class Bench:
         )
         path = write_result(result, self.options.out)
         self._journal.close()
-        for table in findings.tables:
-            print(f"\n{table.title}\n{plain_table(table.columns, table.rows)}")
-        rows = [[target.what, target.target, f"{target.value:.4g}", "ok" if target.ok else "FALLS SHORT"]
-                for target in findings.targets]  # fmt: skip
-        print(f"\n{plain_table(['what', 'target', 'value', ''], rows)}\n\n{path}", flush=True)
+        print(f"{shown(result)}\n\n{path}", flush=True)
         return path
 
 

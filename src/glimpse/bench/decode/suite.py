@@ -1,0 +1,134 @@
+"""Runs the cells of one call: what is done is kept, what fails is named, and the result file is always whole."""
+
+from __future__ import annotations
+
+import gc
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glimpse.bench import environment
+from glimpse.bench.decode.cell import SAMPLED
+from glimpse.bench.decode.measure import Measuring
+from glimpse.bench.decode.runs import Say
+from glimpse.bench.decode.shape import CellShape
+from glimpse.bench.decode.tables import tables
+from glimpse.bench.decode.targets import targets
+from glimpse.bench.journal import Journal
+from glimpse.bench.report import reasons
+from glimpse.bench.results import Result, write_result
+from glimpse.errors import GlimpseError
+
+
+@dataclass
+class Suite:
+    """The cells of one command, in order of importance."""
+
+    name: str
+    """"steps" or "decode"."""
+    measuring: Measuring
+    out: Path
+    """Folder of the result file, and of the journal that an interrupted run goes on from."""
+    seconds: float | None = None
+    """No cell begins after this."""
+    commit: str | None = None
+    """What git would say, where there is no git."""
+    fresh: bool = False
+    debug: bool = False
+    say: Say = print
+    result: Result | None = None
+    """What is in the result file so far; None where nothing could be measured yet."""
+    _failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> list[str]:
+        """Cells that could not be measured."""
+        return list(self._failed)
+
+    def run(self, cells: Sequence[CellShape]) -> None:
+        """Measures the cells that an interrupted run has not.
+
+        A cell that fails is named, and the rest goes on. KeyboardInterrupt passes through; all finished cells are in
+        the journal and in the result file by then.
+        """
+        begun, journal, left = time.perf_counter(), self._journal(), list[str]()
+        for shape in cells:
+            if shape.key in journal.cells:
+                self.say(f"{shape.name}: kept from an earlier run")
+            elif self.seconds is not None and time.perf_counter() - begun > self.seconds:
+                left.append(shape.name)
+                continue
+            else:
+                self._measure(shape, journal)
+            self._write([journal.cells[own.key] for own in cells if own.key in journal.cells])
+        if left:
+            self.say(f"no time left for {', '.join(left)}; the same command goes on from here")
+        elif not self._failed:
+            journal.close()
+
+    def _measure(self, shape: CellShape, journal: Journal) -> None:
+        begun = time.perf_counter()
+        try:
+            found = self.measuring.cell(shape, lambda line: self._progress(shape, line, begun))
+            found["machine"] = asdict(self.measuring.machine)
+            journal.add(shape.key, found)
+            self.say(f"{shape.name} measured in {time.perf_counter() - begun:.0f} s")
+        except Exception as error:
+            if self.debug:
+                traceback.print_exc()
+            self._failed[shape.name] = _line(error)
+            self.say(f"{shape.name} failed: {self._failed[shape.name]}")
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _progress(self, shape: CellShape, line: str, begun: float) -> None:
+        self.say(f"{shape.name}, {time.perf_counter() - begun:.0f} s: {line}")
+
+    def _write(self, cells: list[dict[str, Any]]) -> None:
+        """The result file as it stands."""
+        if not cells:
+            return
+        root = environment.source_root()
+        commit, dirty = environment.known_commit(root, self.commit)
+        why = reasons(root / "benchmarks" / "notes.toml").get(self.name, {})
+        self.result = Result(
+            suite=self.name,
+            device=self._device(),
+            versions=environment.versions(),
+            commit=commit,
+            dirty=dirty,
+            quick=False,
+            settings=self._settings(),
+            runs=[*cells, *({"cell": name, "error": error} for name, error in self._failed.items())],
+            targets=[target.noted(why.get(target.what)) for target in targets(cells)],
+            floors=asdict(self.measuring.machine),
+            tables=tables(cells),
+        )
+        write_result(self.result, self.out)
+
+    def _journal(self) -> Journal:
+        header = {"code": environment.package_digest(), "settings": self._settings(), "device": self._device()}
+        return Journal(self.out / f".{self.name}.partial.jsonl", header, fresh=self.fresh)
+
+    def _device(self) -> Mapping[str, Any]:
+        return environment.device_of(self.measuring.models.device)
+
+    def _settings(self) -> dict[str, Any]:
+        own = self.measuring
+        effort = asdict(own.effort)
+        del effort["seconds"]
+        return {
+            "temperatures": list(own.temperatures), "sampled": SAMPLED, "budget": own.budget, "drafter": own.drafter,
+            "dtype": str(own.models.dtype).removeprefix("torch."), "text": own.text.label, "effort": effort,
+        }  # fmt: skip
+
+
+def _line(error: Exception) -> str:
+    said = next(iter(str(error).strip().splitlines()), "")
+    return said if isinstance(error, GlimpseError) else f"{type(error).__name__}: {said}"

@@ -1,0 +1,157 @@
+"""Options of `glimpse bench`, and what they mean before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from glimpse.cli.options import option
+from glimpse.cli.parsing import real, whole
+from glimpse.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from glimpse.bench.decode.prompts import Text
+    from glimpse.bench.decode.shape import CellShape
+
+_CELLS, _WHERE, _RUN = "Cells", "Where and on what text", "Run"
+_ON_CPU = ("demo:1000x1:4",)
+_ON_GPU = ("demo:8000x1:4+8", "demo:8000x64:4+8")
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """Which cells, on which text, where."""
+
+    cells: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CELL",
+            help="CONTEXTxROWS, MODEL:CONTEXTxROWS or MODEL:CONTEXTxROWS:DRAFT+DRAFT, such as demo:8000x64:4+8. "
+            "MODEL@llama-3.1-8b and MODEL@1.7b are twins of MODEL at that cost. Default: one small cell on a CPU.",
+            show_default=False,
+        ),
+    ] = field(default_factory=list)
+    model: Annotated[str, option(_CELLS, "What a cell without a model means. Default: demo.", "--model", "-m")] = "demo"
+    context: Annotated[str | None, option(_CELLS, "Contexts, by commas: with --batch a grid.", "--context")] = None
+    batch: Annotated[str | None, option(_CELLS, "Rows, by commas. Default: 1.", "--batch")] = None
+    draft: Annotated[
+        str | None, option(_CELLS, "Draft lengths of cells that name none, by commas. Default: 4,8.", "--draft")
+    ] = None
+    drafter: Annotated[
+        str, option(_CELLS, "Who drafts; on a GPU only sparse so far. Default: sparse.", "--drafter")
+    ] = "sparse"
+    budget: Annotated[int | None, option(_CELLS, "Positions a sparse draft reads. Default: 512.", "--budget")] = None
+    text: Annotated[
+        str | None,
+        option(_WHERE, "A folder of .txt files. Default: ../shared/data, else what Python's help() shows.", "--text"),
+    ] = None
+    ids: Annotated[str | None, option(_WHERE, "An .npz file of token ids instead of text.", "--ids")] = None
+    device: Annotated[str, option(_WHERE, "auto, cpu or cuda. Default: auto.", "--device")] = "auto"
+    dtype: Annotated[
+        str | None, option(_WHERE, "float32, bfloat16 or float16. Default: bfloat16 on a GPU.", "--dtype")
+    ] = None
+    threads: Annotated[int | None, option(_WHERE, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
+    seconds: Annotated[float | None, option(_RUN, "Begin no cell after so many seconds.", "--seconds")] = None
+    out: Annotated[str, option(_RUN, "Folder of the result file. Default: bench-results.", "--out")] = "bench-results"
+    commit: Annotated[str | None, option(_RUN, "The commit measured, where git is not there to ask.", "--commit")] = (
+        None
+    )
+    fresh: Annotated[bool, option(_RUN, "Do not go on with an interrupted run.", "--fresh")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """How texts are written."""
+
+    temperature: Annotated[
+        str | None,
+        option(_RUN, "Temperatures, by commas; above 0 with top-k 50 and top-p 0.9. Default: 0.7,0.", "--temperature"),
+    ] = None
+    pairs: Annotated[int | None, option(_RUN, "Plain and drafted runs in turn. Default: 5.", "--pairs")] = None
+    cell_seconds: Annotated[
+        float | None,
+        option(_RUN, "Begin no further pair of a temperature after so many seconds. Default: 120.", "--cell-seconds"),
+    ] = None
+
+
+def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
+    """The cells asked for, each once. Raises ArgumentError naming the first that is wrong."""
+    from glimpse.bench.decode.shape import parse_cell
+    from glimpse.model import resolve_model
+
+    drafts = numbers("--draft", options.draft, whole) or [4, 8]
+    if options.cells and (options.context or options.batch):
+        raise ArgumentError("name cells, or a grid by --context and --batch, not both")
+    asked = list(options.cells)
+    if options.context or options.batch:
+        contexts = numbers("--context", options.context, whole) or [8000 if device.type == "cuda" else 1000]
+        rows = numbers("--batch", options.batch, whole) or [1]
+        asked = [f"{context}x{count}" for context in contexts for count in rows]
+    usual = _ON_GPU if device.type == "cuda" else _ON_CPU
+    found = list(dict.fromkeys(parse_cell(text, options.model, drafts) for text in asked or usual))
+    for name in {shape.source for shape in found} - {"demo"}:
+        resolve_model(name)
+    return found
+
+
+def numbers(name: str, text: str | None, parse: Callable[[str], Number]) -> list[Number]:
+    """Numbers by commas; [] for none. Raises ArgumentError naming what is no such number."""
+    try:
+        return [parse(item.strip()) for item in text.split(",")] if text is not None else []
+    except typer.BadParameter as error:
+        raise ArgumentError(f"{name} {text!r}: {error.message}") from None
+
+
+def temperatures(text: str | None) -> tuple[float, ...]:
+    """Those asked for. Raises ArgumentError for one that is negative."""
+    asked = numbers("--temperature", text, real) or [0.7, 0.0]
+    for value in asked:
+        if not 0 <= value < 100:
+            raise ArgumentError(f"--temperature {value:g}: give 0 (greedy) or more")
+    return tuple(dict.fromkeys(asked))
+
+
+def where(options: CellOptions) -> tuple[torch.device, torch.dtype]:
+    """Device and dtype. Raises ArgumentError for one that is unknown or not here."""
+    import torch
+
+    from glimpse.attention.triton import available
+
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    usable = torch.cuda.is_available() and available()
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise ArgumentError(f"unknown device {options.device!r}; known: auto, cpu, cuda")
+    if options.device == "cuda" and not usable:
+        raise ArgumentError("device 'cuda': no GPU that PyTorch and Triton can use; leave it out, or take cpu")
+    if options.dtype is not None and options.dtype not in dtypes:
+        raise ArgumentError(f"unknown dtype {options.dtype!r}; known: {', '.join(dtypes)}")
+    cuda = usable and options.device != "cpu"
+    name = options.dtype or ("bfloat16" if cuda else "float32")
+    return torch.device("cuda" if cuda else "cpu"), dtypes[name]
+
+
+def text_of(options: CellOptions) -> Text:
+    """Where prompts come from. Raises ArgumentError for a folder or file that is not there."""
+    from pathlib import Path
+
+    from glimpse.bench.decode.prompts import Text, shared_folder
+
+    if options.ids is not None:
+        return Text(ids=_there("--ids", Path(options.ids), Path.is_file, "file"))
+    if options.text is not None:
+        return Text(folder=_there("--text", Path(options.text), Path.is_dir, "folder"))
+    return Text(folder=shared_folder())
+
+
+def _there(name: str, path: Path, check: Callable[[Path], bool], kind: str) -> Path:
+    if not check(path):
+        raise ArgumentError(f"{name} {str(path)!r} is no {kind}")
+    return path

@@ -1,0 +1,101 @@
+"""`glimpse bench` as it is typed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.tiny import write_tiny_checkpoint
+
+from glimpse.bench.decode import measure
+from glimpse.cli import app
+from glimpse.planning import roofs
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(roofs, "_COPIED", {"cpu": 2**20})
+    monkeypatch.setattr(roofs, "_SIDE", {"cpu": 64})
+
+
+def _run(capsys, *argv):
+    code = app.run(["bench", *argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(write_tiny_checkpoint(tmp_path_factory.mktemp("bench") / "tiny", max_position_embeddings=512))
+
+
+def test_decode_then_report(capsys, model, tmp_path):
+    argv = ["-m", model, "--context", "80", "--batch", "1,2", "--draft", "2", "--pairs", "1", "--budget", "20"]
+    code, out, err = _run(capsys, "decode", *argv, "--temperature", "0", "--out", str(tmp_path), "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert [run["name"] for run in result["runs"]] == ["tiny 80x1", "tiny 80x2"]
+    assert list(result["runs"][0]["laws"]) == ["greedy"]
+    assert "tiny 80x2 measured in" in err
+    code, out, _ = _run(capsys, "report", str(tmp_path / "cpu-decode.json"))
+    assert code == 0
+    assert "tiny 80x1  greedy" in out
+    code, out, _ = _run(capsys, "report", str(tmp_path / "cpu-decode.json"), "--json")
+    assert json.loads(out)["results"][0]["runs"] == result["runs"]
+
+
+def test_steps_and_a_cell_that_fails(capsys, model, tmp_path):
+    code, out, err = _run(capsys, "steps", f"{model}:80x1:2", f"{model}:80x17:2", "--out", str(tmp_path), "-q")
+    assert (code, err) == (1, "")
+    assert "tiny 80x1" in out
+    assert "Decoding" not in out
+    result = json.loads((tmp_path / "cpu-steps.json").read_text())
+    assert "at most 16 in step" in result["runs"][1]["error"]
+
+
+def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
+    whole = measure.Measuring.cell
+
+    def interrupted(self, shape, say):
+        if shape.rows == 2:
+            raise KeyboardInterrupt
+        return whole(self, shape, say)
+
+    monkeypatch.setattr(measure.Measuring, "cell", interrupted)
+    code, out, err = _run(capsys, "steps", f"{model}:80x1:2", f"{model}:80x2:2", "--out", str(tmp_path))
+    assert code == 130
+    assert "tiny 80x1" in out
+    assert "the same command goes on from there" in err
+    monkeypatch.setattr(measure.Measuring, "cell", whole)
+    code, out, err = _run(capsys, "steps", f"{model}:80x1:2", f"{model}:80x2:2", "--out", str(tmp_path))
+    assert code == 0
+    assert "tiny 80x1: kept from an earlier run" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ("decode 8000", "cell '8000' is not of the form"),
+        ("decode demo@70b:8000x1", "unknown shape '70b'; known: llama-3.1-8b, 1.7b"),
+        ("decode 8000x1 --batch 2", "name cells, or a grid by --context and --batch, not both"),
+        ("decode --batch many", "--batch 'many': 'many' is not a whole number"),
+        ("decode --temperature -1", "--temperature -1: give 0 (greedy) or more"),
+        ("decode --drafter nobody", "drafters: unknown name 'nobody'; known: lookup, none, sparse"),
+        ("decode -m nowhere 8000x1", "no such model: nowhere"),
+        ("decode --threads 0", "--threads 0: at least 1 is needed"),
+        ("decode --drafter none", "drafter 'none' drafts nothing"),
+        ("decode --pairs 0", "--pairs 0: at least 1 is needed"),
+        ("decode --budget 0", "--budget 0: a draft must read at least 1 position"),
+        ("steps --device abacus", "unknown device 'abacus'; known: auto, cpu, cuda"),
+        ("steps --dtype int3", "unknown dtype 'int3'; known: float32, bfloat16, float16"),
+        ("steps --text nowhere", "--text 'nowhere' is no folder"),
+        ("steps --ids nowhere", "--ids 'nowhere' is no file"),
+        ("steps --commit abc", "commit 'abc' is not 40 hexadecimal digits"),
+        ("report", "name at least one result file"),
+    ],
+)
+def test_wrong_arguments(capsys, argv, words):
+    code, out, err = _run(capsys, *argv.split())
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
