@@ -1,6 +1,6 @@
 """What the narrow launches save: steps of the demo model with them and with the separate products.
 
-    PYTHONPATH=src:benchmarks python3 benchmarks/gpu_narrow.py --model demo.gguf --ids ids.npz --rows 1,8,16,64,256
+    PYTHONPATH=src python3 benchmarks/gpu_narrow.py --model demo.gguf --ids ids.npz --rows 1,8,16,64,256
 
 Both write the plain text of the same prompts and seeds: how many texts part within 30 tokens. Which tiles the launches
 take, and their errors: `gpu_narrow_tiles.py`.
@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_cells import Cell, Loader, read_ids, timed
 
 from glimpse.attention.triton.narrow import Narrow
+from glimpse.bench.clock import event_seconds
+from glimpse.bench.decode.models import Models
+from glimpse.bench.decode.on_device.cell import DeviceCell
+from glimpse.bench.decode.prompts import Text
+from glimpse.bench.decode.shape import CellShape
 from glimpse.engine.device.graphs import Graphs
 
-CONTEXT, BUDGET, MOST, STEPS = 8000, 512, 8, 30
+CONTEXT, BUDGET, MOST, STEPS, ROOM = 8000, 512, 8, 30, 180
 
 
-def steps(cell: Cell, most: int) -> tuple[dict[str, float], torch.Tensor]:
+def steps(cell: DeviceCell, most: int) -> tuple[dict[str, float], torch.Tensor]:
     """(microseconds of each step, the plain tokens) with the narrow launches for up to `most` tokens."""
     rounds, times = cell.batch.rounds, {}
     Narrow.MOST = most
@@ -38,14 +42,24 @@ def steps(cell: Cell, most: int) -> tuple[dict[str, float], torch.Tensor]:
         cell.batch.rewind()
         step()
         cell.batch.rewind()
-        times[name] = timed(step, count) * 1e6
+        times[name] = event_seconds(step, count) * 1e6
         text = text if len(text) else cell.batch.rows.tokens[:, CONTEXT : CONTEXT + STEPS].clone()
     return times, text
 
 
-def compared(checkpoint: Any, ids: Any, rows: int, own: int) -> dict[str, Any]:
-    """Both ways, sampled."""
-    cell = Cell(checkpoint, ids, CONTEXT, rows, BUDGET, MOST)
+def opened(models: Models, text: Text, model: str, rows: int) -> DeviceCell:
+    """The cell, its prompts read, sampling."""
+    shape = CellShape(model, CONTEXT, rows, (MOST,))
+    checkpoint = models.open(shape, CONTEXT + ROOM)
+    prompts = text.prompts(checkpoint.tokenizer, CONTEXT, rows)
+    cell = DeviceCell(checkpoint, prompts, BUDGET, ROOM - 50, MOST)
+    cell.resample(0.7, 0)
+    return cell
+
+
+def compared(cell: DeviceCell, own: int) -> dict[str, Any]:
+    """Both ways."""
+    rows = cell.rows
     apart, right = steps(cell, 0)
     again, other = steps(cell, own)
     parted = int((right != other).any(1).sum())
@@ -57,20 +71,21 @@ def compared(checkpoint: Any, ids: Any, rows: int, own: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--model", required=True)
     parser.add_argument("--ids", type=Path, required=True)
     parser.add_argument("--rows", default="1,8,16,64,256")
     parser.add_argument("--seconds", type=float, default=120)
     options = parser.parse_args()
-    checkpoint, ids, begun = Loader(options.model)("demo", CONTEXT), read_ids(options.ids), time.perf_counter()
-    own, found = Narrow.MOST, []
+    models, text = Models(torch.bfloat16, torch.device("cuda")), Text(ids=options.ids)
+    own, found, begun = Narrow.MOST, [], time.perf_counter()
     for rows in map(int, options.rows.split(",")):
         if time.perf_counter() - begun > options.seconds:
             print(f"no time for {rows} rows", flush=True)
             continue
         with torch.inference_mode():
-            found.append(compared(checkpoint, ids, rows, own))
-        torch.cuda.empty_cache()
+            cell = opened(models, text, options.model, rows)
+            found.append(compared(cell, own))
+        cell.close()
         (Path(os.environ.get("OUT", ".")) / "narrow.json").write_text(json.dumps(found))
 
 

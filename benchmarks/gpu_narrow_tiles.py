@@ -1,6 +1,6 @@
 """Which tiles suit the narrow launches? Random weights of the demo model's shape; needs no checkpoint.
 
-    PYTHONPATH=src:benchmarks python3 benchmarks/gpu_narrow_tiles.py --tokens 1,8,64 --seconds 120
+    PYTHONPATH=src python3 benchmarks/gpu_narrow_tiles.py --tokens 1,8,64 --seconds 120
 
 For every launch and number of tokens: microseconds of one launch, in a graph of one a layer on weights of its own,
 for every tile; then whole layers, with draft attention for up to 256 tokens, of the best tiles, against cuBLAS with
@@ -24,13 +24,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from gpu_clock import graph_seconds
 
 from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
 from glimpse.attention.triton.narrow import Narrow, NarrowConfig, Tile
 from glimpse.attention.triton.narrow_config import MEASURED
 from glimpse.attention.triton.recalled import Recalled
+from glimpse.bench.clock import graph_seconds
 
 HIDDEN, INNER, HEADS, KV_HEADS, DIM, LAYERS, POSITIONS = 576, 1536, 9, 3, 64, 30, 1024
 MOST_ROWS, BUDGET, EPS = 256, 512, 1e-5
@@ -88,7 +88,8 @@ class Model:
 
     def _attention(self) -> Callable[[torch.Tensor, int], torch.Tensor]:
         """Draft attention of rows that read BUDGET positions of POSITIONS each."""
-        rows, ints = self.tokens, {"dtype": torch.int32, "device": "cuda"}
+        rows = self.tokens
+        ints: dict[str, Any] = {"dtype": torch.int32, "device": "cuda"}
         recalled = Recalled(HeadShape(HEADS, KV_HEADS, DIM), rows, 16, "cuda")
         table = torch.arange(rows * POSITIONS // 16, **ints).view(rows, -1)
         chosen = torch.rand(rows, KV_HEADS, POSITIONS - 1, device="cuda").topk(BUDGET).indices.sort().values
@@ -159,6 +160,11 @@ def made(tokens: int, config: NarrowConfig) -> Narrow:
     return Narrow(tokens, HIDDEN, "cuda", config)
 
 
+def having(config: NarrowConfig, tiles: dict[str, Any]) -> NarrowConfig:
+    """The cut with some launches' tiles exchanged."""
+    return replace(config, **tiles)
+
+
 def microseconds(calls: list[Callable[[], object]]) -> float:
     """Of one call."""
     return graph_seconds(calls, least=4e-3) * 1e6
@@ -169,7 +175,7 @@ def compile_all(work: list[tuple[str, Tile]]) -> None:
     model = Model(1, 2)
     for kind, tile in work:
         try:
-            model.launch(kind, 0, made(1, replace(NarrowConfig.fit(1, linked=True), **{kind: tile})))
+            model.launch(kind, 0, made(1, having(NarrowConfig.fit(1, linked=True), {kind: tile})))
         except Exception as error:
             print(f"  {kind} {tile}: {type(error).__name__}: {str(error)[:100]}", flush=True)
 
@@ -179,7 +185,7 @@ def measure(tokens: int) -> dict[str, Any]:
     model, best, found, tried = Model(tokens), NarrowConfig.fit(tokens, linked=True), {}, {}
     for kind in KINDS:
         tried[kind] = times = sorted(times_of(model, kind, best), key=lambda row: row[0])
-        best = replace(best, **{kind: times[0][2]})
+        best = having(best, {kind: times[0][2]})
         source = model.inner if kind == "down" else model.x
         cublas = microseconds([partial(F.linear, source, weight) for weight in model.weights[kind]])
         found[kind] = {"cublas": cublas, "tiles": [(us, err, asdict(tile)) for us, err, tile in times]}
@@ -200,7 +206,7 @@ def measure(tokens: int) -> dict[str, Any]:
 def times_of(model: Model, kind: str, config: NarrowConfig) -> Iterator[Times]:
     """Every tile that runs."""
     for tile in tiles(kind, model.tokens):
-        narrow = made(model.tokens, replace(config, **{kind: tile}))
+        narrow = made(model.tokens, having(config, {kind: tile}))
         try:
             model.residual.normal_()
             error = model.error(kind, narrow)
@@ -215,7 +221,7 @@ def refined(model: Model, best: NarrowConfig, tried: dict[str, list[Times]]) -> 
     print(f"  alone best: a layer {least:.2f} us", flush=True)
     for kind in KINDS:
         for _, _, tile in tried[kind][1:5]:
-            least, best = better(model, replace(best, **{kind: tile}), least, best)
+            least, best = better(model, having(best, {kind: tile}), least, best)
     print(f"  refined: {least:.2f} us", flush=True)
     timed = [(layer_time(model, config), config) for config in early_releases(best)]
     timed.sort(key=lambda row: row[0])
@@ -228,7 +234,7 @@ def early_releases(config: NarrowConfig) -> Iterator[NarrowConfig]:
     """Every choice of launches that let the next one start early."""
     for chosen in itertools.product((False, True), repeat=len(KINDS)):
         tiles = {kind: replace(getattr(config, kind), early=early) for kind, early in zip(KINDS, chosen, strict=True)}
-        yield replace(config, **tiles)
+        yield having(config, tiles)
 
 
 def better(model: Model, config: NarrowConfig, least: float, best: NarrowConfig) -> tuple[float, NarrowConfig]:
@@ -257,10 +263,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120)
     options = parser.parse_args()
     sizes, begun = [int(size) for size in options.tokens.split(",")], time.perf_counter()
-    work = {(kind, tile) for kind in KINDS for size in sizes for tile in tiles(kind, size)}
-    work |= {(kind, replace(tile, early=True)) for kind, tile in work}
-    work |= {(kind, getattr(config, kind)) for kind in KINDS for _, config in MEASURED}
-    work = sorted(work, key=str)
+    tried = {(kind, tile) for kind in KINDS for size in sizes for tile in tiles(kind, size)}
+    tried |= {(kind, replace(tile, early=True)) for kind, tile in tried}
+    tried |= {(kind, getattr(config, kind)) for kind in KINDS for _, config in MEASURED}
+    work = sorted(tried, key=str)
     workers = min(14, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_all, [work[start::workers] for start in range(workers)]))

@@ -30,7 +30,7 @@ def in_parts(width: int) -> Product:
     """Sums of `width` columns of the inner dimension each, one added to the other."""
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
-        pairs = zip(x.split(width, 1), weight.split(width, 1), strict=True)
+        pairs = zip(torch.split(x, width, 1), torch.split(weight, width, 1), strict=True)
         return torch.stack([part @ own.T for part, own in pairs]).sum(0)
 
     return product
@@ -57,8 +57,8 @@ def exchange(layer: Layer, weights: dict[str, Tensor], product: Product) -> None
 
 def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention in float32."""
-    heads = (tensor.transpose(0, 1).float()[None] for tensor in (q, k, v))
-    mixed = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+    q, k, v = (tensor.transpose(0, 1).float()[None] for tensor in (q, k, v))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
     return mixed[0].transpose(0, 1).to(torch.bfloat16)
 
 
