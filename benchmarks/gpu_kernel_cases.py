@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +12,7 @@ from glimpse.attention.triton.attention import HeadShape, Importance, Paged, Pag
 from glimpse.attention.triton.picking import RowSettings, Sample, SampleConfig
 from glimpse.attention.triton.recalled import Recalled, RecalledConfig
 from glimpse.attention.triton.select import Selection, capacity
+from glimpse.attention.triton.sizes import links
 
 SHAPES = {"8b": HeadShape(32, 8, 128), "135m": HeadShape(9, 3, 64)}
 MODEL_LAYERS = {"8b": 32, "135m": 30}
@@ -18,6 +20,7 @@ PAGE = 16
 COLD = 400 << 20
 """Bytes to go through before a buffer is used again: several times the L2 cache."""
 TAIL = 8
+C = TypeVar("C", PagedConfig, RecalledConfig)
 
 
 @dataclass
@@ -44,7 +47,8 @@ class Cell:
         tokens = self.batch * self.queries
         self.q = torch.empty(tokens, shape.heads, shape.head_dim, dtype=self.dtype, device="cuda").normal_()
         self.out = torch.empty_like(self.q)
-        self.scores = torch.zeros(self.layers, self.batch, shape.kv_heads, pages * PAGE, device="cuda")
+        widths = (self.layers, self.batch, shape.kv_heads, pages * PAGE)
+        self.scores = torch.zeros(widths, dtype=torch.bfloat16, device="cuda")
         self.reference = torch.full((self.batch, shape.heads), 9.0, device="cuda")
 
     @property
@@ -54,19 +58,22 @@ class Cell:
 
     def floor_bytes(self, importance: bool) -> int:
         """Bytes one layer must move: keys, values, queries, result, importance."""
-        written = self.batch * self.shape.kv_heads * self.length * 4 if importance else 0
+        written = self.batch * self.shape.kv_heads * self.length * 2 if importance else 0
         return self.bytes_read + 2 * self.q.numel() * self.q.element_size() + written
 
-    def paged_calls(self, config: PagedConfig | None, importance: bool) -> list[Callable[[], object]]:
+    def paged_calls(
+        self, config: PagedConfig | None, importance: bool, tree: torch.Tensor | None = None
+    ) -> list[Callable[[], object]]:
         """One call a layer."""
-        paged = Paged(self.shape, self.batch, self.queries, PAGE, "cuda", config)
+        paged = Paged(self.shape, self.batch, self.queries, PAGE, "cuda", linked(config))
         paged.plan(self.lengths)
 
         def call(layer: int) -> Callable[[], object]:
             found = Importance(self.scores[layer], self.reference, self.reference) if importance else None
             return lambda: paged(
-                self.q, self.keys[layer], self.values[layer], self.table, self.lengths, importance=found, out=self.out
-            )
+                self.q, self.keys[layer], self.values[layer], self.table, self.lengths, tree=tree, importance=found,
+                out=self.out,
+            )  # fmt: skip
 
         return [call(layer) for layer in range(self.layers)]
 
@@ -83,7 +90,7 @@ class Cell:
         self, config: RecalledConfig | None, selected: torch.Tensor, counts: torch.Tensor
     ) -> list[Callable[[], object]]:
         """One call a layer, other slots in each."""
-        recalled = Recalled(self.shape, self.batch, PAGE, "cuda", config)
+        recalled = Recalled(self.shape, self.batch, PAGE, "cuda", linked(config))
         bases = self.lengths - TAIL
 
         def call(layer: int) -> Callable[[], object]:
@@ -93,6 +100,11 @@ class Cell:
             )
 
         return [call(layer) for layer in range(self.layers)]
+
+
+def linked(config: C | None) -> C | None:
+    """The settings launched as the defaults are: linked where the device can."""
+    return config and replace(config, linked=links(torch.device("cuda")))
 
 
 def recalled_bytes(shape: HeadShape, batch: int, budget: int) -> int:
@@ -111,7 +123,7 @@ class SelectCell:
 
     def __post_init__(self) -> None:
         layers, heads = MODEL_LAYERS[self.model], SHAPES[self.model].kv_heads
-        self.scores = torch.rand(layers, self.rows, heads, self.length, device="cuda").pow_(8)
+        self.scores = torch.rand(layers, self.rows, heads, self.length, device="cuda").pow_(8).bfloat16()
         self.running = self.scores.clone()
         self.selected, self.counts = capacity(self.rows, heads, layers, self.budget, "cuda")
         pages = self.length // PAGE
@@ -130,7 +142,13 @@ class SelectCell:
 
     def floor_bytes(self, running: bool) -> int:
         """Scores read once (running ones read and written too), slots written."""
-        return self.scores.numel() * (12 if running else 4) + self.selected.numel() * 4
+        return self.scores.numel() * (6 if running else 2) + self.selected.numel() * 4
+
+
+def tree_bits(rows: int, nodes: int) -> torch.Tensor:
+    """[rows, nodes] int64 of random trees: each node sees itself and some of those before it."""
+    own = 1 << torch.arange(nodes, device="cuda")
+    return torch.randint(0, 1 << 62, (rows, nodes), device="cuda") & (own - 1) | own
 
 
 LAWS = {

@@ -35,6 +35,9 @@ from glimpse.attention.triton.recalled import RecalledConfig
 from glimpse.attention.triton.select import Selection
 from glimpse.bench.clock import copy_bandwidth, graph_seconds
 
+KINDS = [(1, False, False), (8, False, False), (8, True, False), (9, False, False), (9, True, False),
+         (16, False, True), (64, False, True)]  # fmt: skip
+"""Queries, importance, tree."""
 SIZES = [(1, 8192), (1, 32768), (8, 8192), (16, 32768), (64, 8192)]
 PAGED = [PagedConfig(block=b, warps=w, stages=s, waves=v)
          for b, w, s, v in itertools.product((32, 64, 128), (1, 2, 4), (3, 5), (2.0, 4.0, 8.0))]  # fmt: skip
@@ -42,7 +45,7 @@ RECALLED = [RecalledConfig(block=b, pieces=p, warps=w, stages=s)
             for b, p, w, s in itertools.product((32, 64, 128), (1, 2, 4, 8, 16), (1, 2, 4), (3, 5))]  # fmt: skip
 SELECT = [Selection(cases.PAGE, resident=r, warps=w) for r, w in itertools.product((0, 16384), (4, 8))]
 SAMPLE = [SampleConfig(group=g, groups=4096 // g, tile=t, warps=w)
-          for g, t, w in itertools.product((128, 256), (2048, 4096, 8192), (4, 8, 16))]  # fmt: skip
+          for g, t, w in itertools.product((32, 64, 256), (2048, 4096), (4, 8))]  # fmt: skip
 
 Calls = list[Callable[[], object]]
 
@@ -82,13 +85,14 @@ class Timed:
 
 
 def paged_cells() -> Iterator[list[Timed]]:
-    """Groups of cells that share their buffers: decode, verify, verify with importance."""
+    """Groups of cells: decode, verify, verify with importance, trees."""
     for (batch, length), model in itertools.product(SIZES, cases.SHAPES):
         group = []
-        for queries, importance in ((1, False), (9, False), (9, True)):
+        for queries, importance, tree in KINDS:
             cell = cases.Cell(model, batch, length, queries)
-            name = f"paged {model} {batch}x{length} n={queries}{' importance' if importance else ''}"
-            calls = partial(cell.paged_calls, importance=importance)
+            name = f"paged {model} {batch}x{length} n={queries}{' importance' * importance}{' tree' * tree}"
+            bits = cases.tree_bits(batch, queries) if tree else None
+            calls = partial(cell.paged_calls, importance=importance, tree=bits)
             group.append(Timed(name, cell.floor_bytes(importance), calls, None, PAGED))
         yield group
 
@@ -158,11 +162,11 @@ FAMILIES: dict[str, Callable[[], Iterator[list[Timed]]]] = {
 
 def compile_one(job: tuple[Any, ...]) -> None:
     """Compiles one setting's kernels into Triton's cache by running them on a small batch."""
-    model, queries, importance, config = job
+    model, queries, importance, tree, config = job
     try:
         cell = cases.Cell(model, 1, 256, queries, layers=2)
         if isinstance(config, PagedConfig):
-            calls = cell.paged_calls(config, importance)
+            calls = cell.paged_calls(config, importance, cases.tree_bits(1, queries) if tree else None)
         else:
             calls = cell.recalled_calls(config, *cell.recall_sets(64))
         calls[0]()
@@ -174,9 +178,10 @@ def compile_one(job: tuple[Any, ...]) -> None:
 def compile_ahead(workers: int) -> None:
     """Compiles the grids of the attention kernels, many at a time; the others take few settings."""
     once = [config for config in PAGED if config.waves == 2.0]
-    jobs: list[tuple[Any, ...]] = [(model, queries, importance, config) for model in cases.SHAPES for config in once
-                                   for queries, importance in ((1, False), (9, False), (9, True))]  # fmt: skip
-    jobs += [(model, 1, False, config) for model in cases.SHAPES for config in RECALLED]
+    jobs: list[tuple[Any, ...]] = [
+        (model, *kind, config) for model in cases.SHAPES for config in once for kind in KINDS
+    ]
+    jobs += [(model, 1, False, False, config) for model in cases.SHAPES for config in RECALLED]
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_one, jobs, chunksize=4))
 

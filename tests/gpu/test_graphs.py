@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from attention.kernels.batches import TOLERANCE, error, make_batch
 from glimpse.attention.triton import definitions
 from glimpse.attention.triton.attention import HeadShape, Importance, Paged
 from glimpse.attention.triton.picking import RowSettings, Sample
-from glimpse.attention.triton.recalled import Recalled
+from glimpse.attention.triton.recalled import Recalled, RecalledConfig
 from glimpse.attention.triton.select import Selection, capacity
 from glimpse.sampling.noise import Role, gumbel
 
@@ -71,10 +72,12 @@ def test_one_graph_serves_all_lengths(shape, queries):
 def test_selection_then_draft_attention(shape):
     dtype = torch.bfloat16
     batch = make_batch(LENGTHS[2], 1, shape.heads, shape.kv_heads, shape.head_dim, DEVICE, dtype)
-    scores = torch.rand(1, 4, shape.kv_heads, 2048, device=DEVICE)
+    scores = torch.rand(1, 4, shape.kv_heads, 2048, device=DEVICE).bfloat16()
     selected, counts = capacity(4, shape.kv_heads, 1, 512, DEVICE)
     bases, budgets = torch.zeros_like(batch.lengths), torch.full_like(batch.lengths, 512)
-    recalled, selection = Recalled(shape, 4, batch.page_size, DEVICE), Selection(batch.page_size)
+    # Linked, it would read the slots before the selection just launched is known to have ended.
+    config = replace(RecalledConfig.fit(shape, 4, DEVICE), linked=False)
+    recalled, selection = Recalled(shape, 4, batch.page_size, DEVICE, config), Selection(batch.page_size)
     out = torch.empty_like(batch.q)
 
     def step():

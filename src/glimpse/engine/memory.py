@@ -21,8 +21,8 @@ PAGE_SIZE = 16
 USABLE = 0.9
 """Share of what is free that is taken at most; fragments and other programs need the rest."""
 _TOKEN_ID = 8
-_RECALL = 12
-"""Bytes of recall state for each position, layer and KV head: two float32 scores and at most one int32 slot
+_RECALL = 8
+"""Bytes of recall state for each position, layer and KV head: two bfloat16 scores and at most one int32 slot
 (`DeviceRecall`)."""
 _WORKSPACE = 1 << 30
 """CUDA graphs and what cuBLAS and the kernels keep for themselves."""

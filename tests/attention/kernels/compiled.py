@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction, mangle_type
 
 TARGET = GPUTarget("cuda", 90, 32)
-OPTIONS = ("num_warps", "num_stages", "launch_pdl")
+OPTIONS = ("num_warps", "num_stages", "launch_pdl", "maxnreg")
 
 
 def compile_launch(kernel: JITFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,9 @@ def collect(launch: Callable[[], Any]) -> list[dict[str, Any]]:
 Case = Callable[[], Any]
 
 
-def attention_case(heads: int, kv_heads: int, dim: int, queries: int, importance: bool, dtype: torch.dtype) -> Case:
+def attention_case(
+    heads: int, kv_heads: int, dim: int, queries: int, importance: bool, dtype: torch.dtype, tree: bool = False
+) -> Case:
     from glimpse.attention.triton.attention import HeadShape, Importance, Paged
 
     def launch() -> None:
@@ -78,9 +80,10 @@ def attention_case(heads: int, kv_heads: int, dim: int, queries: int, importance
         q, kv = torch.zeros(2 * queries, heads, dim, dtype=dtype), torch.zeros(kv_heads, 64, dim, dtype=dtype)
         ints = torch.zeros(2, 16, dtype=torch.int32)
         ref = torch.zeros(2, heads)
-        found = Importance(torch.zeros(2, kv_heads, 64), ref, ref) if importance else None
+        found = Importance(torch.zeros(2, kv_heads, 64, dtype=BF16), ref, ref) if importance else None
         paged.plan(ints[:, 0])
-        paged(q, kv, kv, ints, ints[:, 0].contiguous(), importance=found)
+        bits = torch.zeros(2, queries, dtype=torch.int64) if tree else None
+        paged(q, kv, kv, ints, ints[:, 0].contiguous(), tree=bits, importance=found)
 
     return launch
 
@@ -104,7 +107,7 @@ def select_case(width: int = 8192) -> Case:
     def launch() -> None:
         ints = torch.zeros(2, 16, dtype=torch.int32)
         selected, counts = capacity(2, 3, 4, 512, "cpu")
-        scores = torch.zeros(4, 2, 3, width)
+        scores = torch.zeros(4, 2, 3, width, dtype=BF16)
         Selection(16)(scores, *[ints[0]] * 3, ints, selected, counts, running=scores, decays=torch.zeros(2))
 
     return launch
@@ -167,6 +170,8 @@ BF16 = torch.bfloat16
 CASES: dict[str, Case] = {
     "decode-8b": attention_case(32, 8, 128, 1, False, BF16),
     "verify-8b": attention_case(32, 8, 128, 9, True, BF16),
+    "verify-8b-32": attention_case(32, 8, 128, 8, True, BF16),
+    "tree-8b": attention_case(32, 8, 128, 64, True, BF16, tree=True),
     "decode-135m": attention_case(9, 3, 64, 1, False, BF16),
     "verify-135m": attention_case(9, 3, 64, 9, True, BF16),
     "draft-8b": recalled_case(32, 8, 128, 8),

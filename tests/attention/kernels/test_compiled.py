@@ -15,7 +15,9 @@ A_FEW_WORDS = 64
 CASES = (
     "verify-8b",
     "verify-135m",
+    "tree-8b",
     "draft-8b",
+    "draft-135m",
     "select",
     "fused",
     "sample",

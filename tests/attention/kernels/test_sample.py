@@ -97,8 +97,9 @@ def test_values_that_are_all_equal_or_forbidden(device):
     compare(torch.zeros_like(logits)[3:8], SETTINGS[3:8])
 
 
-def test_one_token_left(device):
-    logits = torch.full((len(SETTINGS), 160), -torch.inf, device=device)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_token_left(dtype, device):
+    logits = torch.full((len(SETTINGS), 160), -torch.inf, device=device, dtype=dtype)
     logits[:, 123] = -5.0
     compare(logits, SETTINGS)
 

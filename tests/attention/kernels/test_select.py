@@ -18,7 +18,7 @@ class Case:
     def __init__(self, device, lengths=LENGTHS, budgets=BUDGETS, seed=0):
         self.device, generator = device, torch.Generator().manual_seed(seed)
         rows, width = len(lengths), 112
-        self.scores = torch.rand(2, rows, 3, width, generator=generator).pow(8).to(device)
+        self.scores = torch.rand(2, rows, 3, width, generator=generator).pow(8).to(device, torch.bfloat16)
         self.lengths, self.budgets = lengths, budgets
         self.table = torch.randperm(rows * 7, generator=generator).view(rows, 7).to(device, torch.int32)
         self.selected, self.counts = capacity(rows, 3, 2, max(budgets), device)
@@ -75,10 +75,10 @@ def test_positions_without_a_score_count_as_zero(device):
 @pytest.mark.parametrize("resident", [0, 128])
 def test_running_scores_decay(resident, device):
     case = Case(device)
-    running = torch.rand(2, 4, 3, 112, generator=torch.Generator().manual_seed(5)).to(device)
+    running = torch.rand(2, 4, 3, 112, generator=torch.Generator().manual_seed(5)).to(device, torch.bfloat16)
     running[:, 2] = torch.nan  # a row's first selection: what it finds is another request's
     decays = torch.tensor([0.5, 0.5, 0.0, 0.9], device=device)
-    right = running.nan_to_num(0.0) * decays[:, None, None] + case.scores
+    right = (running.float().nan_to_num(0.0) * decays[:, None, None] + case.scores.float()).bfloat16()
     for row, scored in enumerate([90, 0, 15, 65]):
         right[:, row, :, scored:] = 0
     selection = Selection(16, sinks=2, recent=5, resident=resident, block=32, warps=4)
@@ -86,6 +86,33 @@ def test_running_scores_decay(resident, device):
     for row, length in enumerate(LENGTHS):
         torch.testing.assert_close(running[:, row, :, :length], right[:, row, :, :length])
     case.check(running, 2, 5)
+
+
+@pytest.mark.parametrize("resident", [0, 128])
+def test_scores_that_are_no_numbers_count_as_zero(resident, device):
+    case = Case(device)
+    case.scores[:, 0, :, 50:60], case.scores[:, 3, :, 30:33] = torch.nan, torch.inf
+    case.run(Selection(16, sinks=2, recent=5, resident=resident, block=32, warps=4))
+    case.scores[:, 0, :, 50:60] = 0
+    case.check(case.scores, 2, 5)
+
+
+@pytest.mark.parametrize("page_size", [1, 2])
+def test_small_pages(page_size, device):
+    case = Case(device, lengths=[10], budgets=[6])
+    case.table = torch.randperm(16, generator=torch.Generator().manual_seed(1))[:10].view(1, 10).to(device, torch.int32)
+    case.run(Selection(page_size, sinks=1, recent=2, warps=4))
+    for segment, found in zip(case.scores[:, 0].flatten(0, 1), case.selected[:, 0].flatten(0, 1), strict=True):
+        positions = definitions.selection(segment[:10], 10, 6, 1, 2)
+        assert found.tolist() == definitions.slots_of(case.table[0], positions, page_size).tolist()
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(112, torch.float32), (111, torch.bfloat16)])
+def test_scores_of_another_kind_are_refused(width, dtype, device):
+    case = Case(device)
+    case.scores = torch.zeros(2, 4, 3, width, dtype=dtype, device=device)
+    with pytest.raises(ArgumentError, match="give bfloat16, an even number"):
+        case.run(Selection(16))
 
 
 def test_what_is_always_selected_must_fit(device):

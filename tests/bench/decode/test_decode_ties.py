@@ -37,8 +37,15 @@ def test_differences_are_counted_with_their_margins():
     assert found["margins"] == pytest.approx([1.0, 1.0])
     assert found["logits_differ_most"] == 1.25
     # Twice the 99th percentile, which lies in the two rows' 1.25.
-    assert found["limit"] == 2.5
+    assert (found["limit"], found["limit_fixed"]) == (2.5, False)
     assert found["within"] == 2
+
+
+@pytest.mark.parametrize(("move", "within"), [(0.25, 0), (0.625, 2)])
+def test_a_limit_fixed_beforehand_does_not_follow_the_run(move, within):
+    found = judge(Made({7: 1.25, 9: 0.5}), 1, 0.0, blocks=3, move=move)
+    assert (found["limit"], found["limit_fixed"]) == (2 * move, True)
+    assert found["within"] == within
 
 
 def test_rows_that_agree_have_no_ties():

@@ -15,9 +15,10 @@ BUDGET = RecallBudget(share=0.1, floor=12, sinks=2, recent=6)
 WIDTH, MOST = 112, 2
 
 
-def made(decoder, vocab, prompts, params, tokens) -> DeviceBatch:
-    """A batch that has read its prompts."""
-    batch = DeviceBatch(decoder, vocab, Limits(len(prompts), WIDTH, MOST), RoundSettings(BUDGET))
+def made(decoder, vocab, prompts, params, tokens, window=0) -> DeviceBatch:
+    """A batch that has read its prompts; `window` as in `RoundSettings`."""
+    settings = RoundSettings(BUDGET, window=window)
+    batch = DeviceBatch(decoder, vocab, Limits(len(prompts), WIDTH, MOST), settings)
     with torch.inference_mode():
         batch.fill(prompts, [resolve(own) for own in params], tokens)
     return batch

@@ -44,6 +44,16 @@ def test_the_text_is_the_engines(llm, temperature, gamma):
     assert all(len(own) >= 2 for own in found)
 
 
+def test_the_exact_statistic_drafts_the_same_text(llm):
+    prompts, params = prompts_of(llm), params_of(0.8)
+    right = [list(output.token_ids) for output in llm.generate(prompts, params)]
+    decoder, vocab = llm._loaded.checkpoint.decoder, llm.tokenizer.vocab_size
+    batch = made(decoder, vocab, prompts, params, 20, window=4)
+    *_, found = texts(batch, 2, 2)
+    assert all(begins(own, other) for own, other in zip(right, found, strict=True))
+    assert (batch.recall.fresh.sum(-1) > 0).all()
+
+
 def test_idle_rows_write_nothing_and_full_rows_go_idle(llm):
     prompts, params = prompts_of(llm), params_of(0.0)
     batch = made(llm._loaded.checkpoint.decoder, llm.tokenizer.vocab_size, prompts, params, 20)

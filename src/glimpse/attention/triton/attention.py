@@ -7,11 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glimpse.attention.triton.join import LOG2E, join_kernel
 from glimpse.attention.triton.linked import launch_options
-from glimpse.attention.triton.paged import LOG2E, combine_kernel, paged_kernel
+from glimpse.attention.triton.paged import paged_kernel
 from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
+
+TREE = 16
+"""Queries a row from which a tree is meant."""
+PRODUCT_FROM = 64
+"""Folded rows from which the importance is summed by a matrix product: below, adding up is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class PagedConfig:
     """(stages - 1) / 2 blocks are in flight: keys wait for the page table, which is loaded one stage before."""
     waves: float = 2.0
     """Programs per multiprocessor that the pieces should fill."""
+    tile: int = 64
+    """Folded rows (queries times the group) that a program takes at most; more are shared out to several."""
     linked: bool = False
     """Programmatic dependent launch (`linked`)."""
 
@@ -46,23 +54,26 @@ class PagedConfig:
     def fit(cls, shape: HeadShape, rows: int, queries: int, device: torch.device) -> PagedConfig:
         """What measured best on an H200 (docs/performance-gpu.md), by the side M of the folded matrix and the head.
 
-        Where rows fill the machine, one warp does a whole block of a small M: it exchanges nothing with others.
+        Where rows fill the machine, one warp does a whole block of a small M: it exchanges nothing with others. Decode
+        and short verify rows have the same blocks and pieces, so that both come to the same bits.
         """
         m, linked = padded(shape.group * queries, 16), links(device)
         if 2 * rows * shape.kv_heads < processors(device):
-            return cls(block=64, warps=2 if m == 16 else 4, linked=linked)
+            return cls(block=64, warps=2 if m <= 32 else 4, linked=linked)
         if shape.head_dim <= 64 and m <= 32:
             return cls(block=64, warps=1, stages=3, waves=8.0, linked=linked)
-        return cls(block=64 if m <= 32 else 128, warps=2 if m <= 32 else 4, linked=linked)
+        if m <= 32:
+            return cls(block=64, warps=2, linked=linked)
+        return cls(block=64 if shape.head_dim > 64 and queries >= TREE else 128, warps=4, linked=linked)
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """What a verify row leaves behind for the next recall set, of one layer."""
+    """What a verify row leaves behind for the next recall set, of one layer. Only `Paged.counted` queries count."""
 
     scores: Tensor
-    """[rows, kv_heads, max_len] float32, written below each row's own tokens: the sum over the group's heads and the
-    row's queries of exp(score - reference). Comparable within a key/value head."""
+    """[rows, kv_heads, max_len] bfloat16 or wider, written below each row's own tokens: the sum over the group's heads
+    and the row's queries of exp(score - reference). Comparable within a key/value head."""
     reference: Tensor
     """[rows, heads] float32: an estimate of each head's log-sum-exp, as left by the round before. Finite."""
     reference_out: Tensor
@@ -92,16 +103,18 @@ class Paged:
         self.shape, self.rows, self.queries, self.page_size = shape, rows, queries, page_size
         device = torch.device(device)
         self.config = config or PagedConfig.fit(shape, rows, queries, device)
-        items = int(self.config.waves * processors(device) / shape.kv_heads)
-        self.splits = Splits.empty(rows, items, self.config.block, device)
         # 16 rows at least: the matrix units' least side.
-        self.folded = padded(shape.group * queries, 16)
-        parts = (self.splits.items, shape.kv_heads, self.folded)
-        # A combining program reads a row's usual pieces at once, as long as they fit into its registers.
-        usual = padded(-(-self.splits.items // rows), 2)
-        self.pieces = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
+        self.folded = padded(shape.group * min(queries, max(1, self.config.tile // shape.group)), 16)
+        self.counted = min(queries, self.folded // shape.group)
+        self.tiles = -(-queries // self.counted)
+        items = int(self.config.waves * processors(device) / (shape.kv_heads * self.tiles))
+        self.splits = Splits.empty(rows, items, self.config.block, device)
+        parts = (self.splits.items, shape.kv_heads, self.tiles, self.folded)
         self.part_lse = torch.empty(parts, dtype=torch.float32, device=device)
         self.part_out = torch.empty(*parts, shape.head_dim, dtype=torch.float32, device=device)
+        # A joining program reads a row's usual pieces at once, as long as they fit into its registers.
+        usual = padded(-(-self.splits.items // rows), 2)
+        self.chunk = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
 
     def plan(self, lengths: Tensor) -> None:
         """Shares out rows of `lengths` [rows] int32, the rows' own tokens counted in; 0: idle."""
@@ -146,27 +159,30 @@ class Paged:
     ) -> None:
         shape, config = self.shape, self.config
         weights = None if importance is None else importance.weights
-        paged_kernel[(shape.kv_heads, self.splits.items)](
+        paged_kernel[(shape.kv_heads * self.tiles, self.splits.items)](
             q, keys, values, table, lengths, counts, tree, self.splits.work, self.part_out, self.part_lse,
             None if importance is None else importance.scores,
             None if importance is None else importance.reference,
             weights, self.splits.items, q.stride(0), keys.stride(0), table.stride(0),
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
-            KV_HEADS=shape.kv_heads, GROUP=shape.group, QUERIES=self.queries, M=self.folded, DIM=shape.head_dim,
-            DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block, COUNTS=counts is not None,
-            TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
-            num_warps=config.warps, num_stages=config.stages,
-            **launch_options(config.linked),
+            BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, TREE=tree is not None,
+            IMPORTANCE=importance is not None, WEIGHTED=weights is not None, PRODUCT=self.folded >= PRODUCT_FROM,
+            num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 
     def _join(self, out: Tensor, counts: Tensor | None, importance: Importance | None) -> None:
-        shape = self.shape
-        combine_kernel[(self.rows * self.queries, shape.heads)](
+        join_kernel[(self.rows * self.queries, self.shape.heads)](
             self.part_out, self.part_lse, self.splits.first, counts, out,
             None if importance is None else importance.reference_out,
-            KV_HEADS=shape.kv_heads, GROUP=shape.group, QUERIES=self.queries, QUERIES_PAD=padded(self.queries),
-            M=self.folded, DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16),
-            PIECES=self.pieces, COUNTS=counts is not None, REFERENCE=importance is not None,
-            num_warps=4 if self.pieces > 16 else 2, **launch_options(self.config.linked),
+            PAD=padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None, REFERENCE=importance is not None,
+            num_warps=4 if self.chunk > 16 else 2, **self._sizes(),
         )  # fmt: skip
+
+    def _sizes(self) -> dict[str, int | bool]:
+        shape = self.shape
+        return {
+            "KV_HEADS": shape.kv_heads, "GROUP": shape.group, "QUERIES": self.queries, "EACH": self.counted,
+            "TILES": self.tiles, "M": self.folded, "DIM": shape.head_dim, "DIM_PAD": padded(shape.head_dim, 16),
+            **launch_options(self.config.linked),
+        }  # fmt: skip

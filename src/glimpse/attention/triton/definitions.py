@@ -44,10 +44,12 @@ def paged(
     tree: Tensor | None = None,
     reference: Tensor | None = None,
     weights: Tensor | None = None,
+    counted: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(out, importance [rows, kv_heads, max_len], log-sum-exp means [rows, heads]); see `Paged` and `Importance`.
 
-    Computed in the dtype of `q`: give float32 or float64. Importance is 0 where a kernel would write nothing.
+    Of importance and means, the first `counted` queries count (None: all). Computed in the dtype of `q`: give float32
+    or float64. Importance is 0 where a kernel would write nothing.
     """
     rows, kv_heads = lengths.shape[0], keys.shape[0]
     queries, group = q.shape[0] // rows, q.shape[1] // kv_heads
@@ -66,8 +68,8 @@ def paged(
         out[begin : begin + count] = mixed_by(scores, values[:, slots])
         share = q.new_ones(count) if weights is None else weights[row, :count].to(q.dtype)
         terms = torch.exp(scores[..., :base] - means[row][:, None]) * share[:, None, None]
-        importance[row, :, :base] = terms.sum(0).view(kv_heads, group, base).sum(1)
-        means[row] = torch.logsumexp(scores, -1).mean(0)
+        importance[row, :, :base] = terms[:counted].sum(0).view(kv_heads, group, base).sum(1)
+        means[row] = torch.logsumexp(scores[:counted], -1).mean(0)
     return out, importance, means
 
 

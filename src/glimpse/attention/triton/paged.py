@@ -1,8 +1,9 @@
 """Split-KV attention over pages for decode and verify rows, with the importance of positions as a by-product.
 
 The heads of a group and the row's queries are folded into the rows of one matrix product, so that keys and values are
-read once. Each program handles one piece (see `splits`) of one row and key/value head and leaves a partial result;
-`combine_kernel` joins the pieces by their log-sum-exps. Exponents are to base 2: the scale holds log2(e).
+read once (by every tile of M folded rows, where there are more). Each program handles one piece (see `splits`) of one
+row and key/value head and leaves a partial result; `join_kernel` joins the pieces. Exponents are to base 2: the scale
+holds log2(e).
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from glimpse.attention.triton.join import LOG2E
 from glimpse.attention.triton.linked import await_previous, release
 
-LOG2E = tl.constexpr(1.4426950408889634)
 STEEPEST = tl.constexpr(60.0)
-"""Largest binary exponent of an importance term: a poor estimate of the log-sum-exp cannot overflow float32."""
+"""Largest binary exponent of an importance term: a poor estimate of the log-sum-exp cannot overflow."""
+SIDE = tl.constexpr(16)
+"""The matrix units' least side."""
 
 
 @triton.jit
@@ -63,11 +66,33 @@ def _scores(
 
 
 @triton.jit
-def _importance(weights: tl.tensor, peak: tl.tensor, estimate: tl.tensor, share: tl.tensor) -> tl.tensor:
-    """[BLOCK]: the sum over queries of exp(score - estimate), from the weights, which are counted from the peak."""
-    safe = tl.where(peak == float("-inf"), 0.0, peak)
-    lift = share * tl.exp2(tl.minimum(safe - estimate, STEEPEST))
-    return tl.sum(weights * lift[:, None], 0)
+def _store_importance(
+    to: tl.tensor,
+    mask: tl.tensor,
+    weights: tl.tensor,
+    peak: tl.tensor,
+    estimate: tl.tensor,
+    share: tl.tensor,
+    DTYPE: tl.constexpr,
+    PRODUCT: tl.constexpr,
+) -> None:
+    """Stores the sum over queries of share * exp(score - estimate) at `to` [BLOCK]; `weights` are counted from `peak`.
+
+    PRODUCT: the sum is a matrix product with operands of DTYPE, for where the rows of `weights` lie in many threads.
+    Its factors are taken relative to the largest, so that 16 bits hold them.
+    """
+    steep = tl.where((share > 0) & (peak > float("-inf")), tl.minimum(peak - estimate, STEEPEST), float("-inf"))
+    if PRODUCT:
+        top = tl.maximum(tl.max(steep, 0), -STEEPEST)
+        factors = (share * tl.exp2(steep - top)).to(DTYPE)
+        rows = tl.broadcast_to(factors[None, :], (SIDE, factors.shape[0]))
+        sums = tl.dot(rows, weights.to(DTYPE), input_precision="ieee") * tl.exp2(top)
+        first = (tl.arange(0, SIDE) == 0)[:, None]
+        at = to[None, :] + tl.zeros((SIDE, 1), tl.int32)
+        tl.store(at, sums.to(to.dtype.element_ty), mask=first & mask[None, :])
+    else:
+        sums = tl.sum(weights * (share * tl.exp2(steep))[:, None], 0)
+        tl.store(to, sums.to(to.dtype.element_ty), mask=mask)
 
 
 @triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
@@ -94,6 +119,8 @@ def paged_kernel(
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     QUERIES: tl.constexpr,
+    EACH: tl.constexpr,
+    TILES: tl.constexpr,
     M: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PAD: tl.constexpr,
@@ -103,12 +130,13 @@ def paged_kernel(
     TREE: tl.constexpr,
     IMPORTANCE: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    PRODUCT: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
-    """One piece of one row and key/value head; see `Paged` for the tensors."""
+    """One piece of one row, key/value head and tile of EACH queries; see `Paged` for the tensors."""
     await_previous(LINKED)
     release(LINKED)
-    head, item = tl.program_id(0), tl.program_id(1)
+    tile, head, item = tl.program_id(0) % TILES, tl.program_id(0) // TILES, tl.program_id(1)
     row = tl.load(work + item)
     if row < 0:
         return
@@ -119,8 +147,8 @@ def paged_kernel(
         count = tl.load(counts + row)
     base = length - count
     m, d = tl.arange(0, M), tl.arange(0, DIM_PAD)
-    query, in_group = m // GROUP, m % GROUP
-    real = query < count
+    query, in_group = tile * EACH + m // GROUP, m % GROUP
+    real = (query < count) & (m < EACH * GROUP)
     q_head = head * GROUP + in_group
     q_at = q + ((row * QUERIES + query) * q_stride + q_head * DIM)[:, None] + d[None, :]
     q_block = tl.load(q_at, mask=real[:, None] & (d < DIM)[None, :], other=0.0)
@@ -152,7 +180,8 @@ def paged_kernel(
         weights, fade, peak, total = softmax_step(raw, scale, peak, total)
         mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
-            tl.store(importance + position, _importance(weights, peak, estimate, share))
+            mask = (position >= 0) & (tile == 0)
+            _store_importance(importance + position, mask, weights, peak, estimate, share, v.dtype, PRODUCT)
     for start in range(plain_end, end, BLOCK):
         position = start + tl.arange(0, BLOCK)
         inside = position < end
@@ -168,91 +197,11 @@ def paged_kernel(
         weights, fade, peak, total = softmax_step(scores, scale, peak, total)
         mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
         if IMPORTANCE:
-            tl.store(importance + position, _importance(weights, peak, estimate, share), mask=inside & (own < 0))
+            mask = inside & (own < 0) & (tile == 0)
+            _store_importance(importance + position, mask, weights, peak, estimate, share, v.dtype, PRODUCT)
 
-    part = (item * KV_HEADS + head).to(tl.int64) * M + m
-    tl.store(part_lse + part, tl.where(total > 0, peak + tl.log2(total), float("-inf")))
-    mixed = mixed / tl.where(total > 0, total, 1.0)[:, None]
+    part = ((item * KV_HEADS + head) * TILES + tile).to(tl.int64) * M + m
+    found = total > 0
+    tl.store(part_lse + part, tl.where(found, peak + tl.log2(total), float("-inf")), mask=real)
+    mixed = mixed / tl.where(found, total, 1.0)[:, None]
     tl.store(part_out + part[:, None] * DIM + d[None, :], mixed, mask=real[:, None] & (d < DIM)[None, :])
-
-
-@triton.jit
-def combine_kernel(
-    part_out: tl.tensor,
-    part_lse: tl.tensor,
-    first: tl.tensor,
-    counts: tl.tensor,
-    out: tl.tensor,
-    reference_out: tl.tensor,
-    KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    QUERIES_PAD: tl.constexpr,
-    M: tl.constexpr,
-    DIM: tl.constexpr,
-    DIM_PAD: tl.constexpr,
-    PIECES: tl.constexpr,
-    COUNTS: tl.constexpr,
-    REFERENCE: tl.constexpr,
-    LINKED: tl.constexpr,
-) -> None:
-    """Joins the pieces of one query and head; the row's first query also writes the head's mean log-sum-exp."""
-    await_previous(LINKED)
-    release(LINKED)
-    token, q_head = tl.program_id(0), tl.program_id(1)
-    row, query = token // QUERIES, token % QUERIES
-    head, in_group = q_head // GROUP, q_head % GROUP
-    begin, end = tl.load(first + row), tl.load(first + row + 1)
-    count = QUERIES
-    if COUNTS:
-        count = tl.load(counts + row)
-    d = tl.arange(0, DIM_PAD)
-    peak = tl.full((), float("-inf"), tl.float32)
-    total = tl.zeros((), tl.float32)
-    mixed = tl.zeros((DIM_PAD,), tl.float32)
-    end = tl.where(query < count, end, begin)
-    for start in range(begin, end, PIECES):
-        piece = start + tl.arange(0, PIECES)
-        part = (piece * KV_HEADS + head).to(tl.int64) * M + query * GROUP + in_group
-        lse = tl.load(part_lse + part, mask=piece < end, other=float("-inf"))
-        higher = tl.maximum(peak, tl.max(lse, 0))
-        safe = tl.where(higher == float("-inf"), 0.0, higher)
-        weight = tl.exp2(lse - safe)
-        fade = tl.exp2(peak - safe)
-        rows = tl.load(
-            part_out + part[:, None] * DIM + d[None, :], mask=(weight > 0)[:, None] & (d < DIM)[None, :], other=0.0
-        )
-        mixed = mixed * fade + tl.sum(rows * weight[:, None], 0)
-        total = total * fade + tl.sum(weight, 0)
-        peak = higher
-    mixed = mixed / tl.where(total > 0, total, 1.0)
-    place = out + (token * (KV_HEADS * GROUP) + q_head) * DIM + d
-    tl.store(place, mixed.to(out.dtype.element_ty), mask=d < DIM)
-    if REFERENCE and (query == 0) & (end > begin):
-        mean = _mean_lse(part_lse + head * M + in_group, begin, end, count, KV_HEADS * M, GROUP, QUERIES_PAD, PIECES)
-        tl.store(reference_out + row * (KV_HEADS * GROUP) + q_head, mean / LOG2E)
-
-
-@triton.jit
-def _mean_lse(
-    part_lse: tl.tensor,
-    begin: tl.tensor,
-    end: tl.tensor,
-    count: tl.tensor,
-    STRIDE: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES_PAD: tl.constexpr,
-    PIECES: tl.constexpr,
-) -> tl.tensor:
-    """The mean over a row's queries of one head's log-sum-exp over all pieces (base 2)."""
-    query = tl.arange(0, QUERIES_PAD)
-    peak = tl.full((QUERIES_PAD,), float("-inf"), tl.float32)
-    total = tl.zeros((QUERIES_PAD,), tl.float32)
-    for start in range(begin, end, PIECES):
-        piece = start + tl.arange(0, PIECES)
-        part = piece.to(tl.int64)[None, :] * STRIDE + query[:, None] * GROUP
-        wanted = (piece < end)[None, :] & (query < count)[:, None]
-        lse = tl.load(part_lse + part, mask=wanted, other=float("-inf"))
-        _, _, peak, total = softmax_step(lse, 1.0, peak, total)
-    lse = tl.where(total > 0, peak + tl.log2(total), 0.0)
-    return tl.sum(tl.where(query < count, lse, 0.0), 0) / tl.maximum(count, 1)

@@ -1,7 +1,8 @@
 """Attention of draft rows: one query over selected slots, wherever they lie, and over everything from a position on.
 
-One launch: the pieces of a row and key/value head leave partial results, and the last of them to finish joins them. A
-counter per row and head says who that is; the last one sets it back, so that the next launch finds it at 0.
+One launch: the pieces of a row and key/value head leave partial results, and the last of them to finish joins them.
+A program fetches the first block of its piece before it waits for the kernel before (`linked`): what is selected was
+final long ago. The tail, which holds the newest token, comes last.
 """
 
 from __future__ import annotations
@@ -14,10 +15,43 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape
+from glimpse.attention.triton.join import LOG2E, is_last, join
 from glimpse.attention.triton.linked import await_previous, launch_options, release
-from glimpse.attention.triton.paged import LOG2E, slots_at, softmax_step
+from glimpse.attention.triton.paged import slots_at, softmax_step
 from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.errors import ArgumentError
+
+TAIL = 16
+"""Positions of the tail that are read at a time: drafts are short."""
+
+
+@triton.jit
+def _fetch(
+    keys: tl.tensor, values: tl.tensor, slot: tl.tensor, inside: tl.tensor, DIM: tl.constexpr, DIM_PAD: tl.constexpr
+) -> tuple[tl.tensor, ...]:
+    """Keys and values [BLOCK, DIM_PAD] at `slot` [BLOCK] int64; zeros outside."""
+    d = tl.arange(0, DIM_PAD)
+    place = slot[:, None] * DIM + d[None, :]
+    read = inside[:, None] & (d < DIM)[None, :]
+    return tl.load(keys + place, mask=read, other=0.0), tl.load(values + place, mask=read, other=0.0)
+
+
+@triton.jit
+def _step(
+    q: tl.tensor,
+    k: tl.tensor,
+    v: tl.tensor,
+    inside: tl.tensor,
+    scale: tl.tensor,
+    peak: tl.tensor,
+    total: tl.tensor,
+    mixed: tl.tensor,
+) -> tuple[tl.tensor, ...]:
+    """(peak, total, mixed) with one more block."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+    scores = tl.where(inside[None, :], scores, float("-inf"))
+    weights, fade, peak, total = softmax_step(scores, scale, peak, total)
+    return peak, total, tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
 
 
 @triton.jit(do_not_specialize=["selected_row", "selected_head", "table_stride"])
@@ -48,100 +82,72 @@ def recalled_kernel(
     DIM_PAD: tl.constexpr,
     PAGE: tl.constexpr,
     BLOCK: tl.constexpr,
+    TAIL: tl.constexpr,
     PIECES: tl.constexpr,
+    PLACES: tl.constexpr,
+    SHARE: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Recalled` for the tensors."""
-    await_previous(LINKED)
-    release(LINKED)
     piece, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(lengths + row)
     base, count = tl.load(bases + row), tl.load(counts + row)
-    # The row reads `reads` places: first the selected ones, then the tail.
-    reads = tl.where(length > 0, count + length - base, 0)
-    share = (reads + PIECES * BLOCK - 1) // (PIECES * BLOCK) * BLOCK
-    pieces = (reads + share - 1) // tl.maximum(share, 1)
-    m, d = tl.arange(0, M), tl.arange(0, DIM_PAD)
-    wanted = (m < GROUP)[:, None] & (d < DIM)[None, :]
-    heads = row * (KV_HEADS * GROUP) + head * GROUP
-    out_at = out + (heads + m)[:, None] * DIM + d[None, :]
-    if (piece == 0) & (reads == 0):
-        tl.store(out_at, tl.zeros((M, DIM_PAD), tl.float32).to(out.dtype.element_ty), mask=wanted)
-    if piece >= pieces:
-        return
-    begin, end = piece * share, tl.minimum(piece * share + share, reads)
-    q_at = q + row * q_stride + (head * GROUP + m)[:, None] * DIM + d[None, :]
-    q_block = tl.load(q_at, mask=wanted, other=0.0)
     selected += row.to(tl.int64) * selected_row + head * selected_head
-    table += row * table_stride
     keys += head.to(tl.int64) * head_stride
     values += head.to(tl.int64) * head_stride
+    # Shares follow the places, not the count: the slots are asked for before the count is known.
+    begin = piece * SHARE
+    index = begin + tl.arange(0, BLOCK)
+    slot = tl.load(selected + index, mask=index < PLACES, other=0)
+    pieces = tl.maximum((count + SHARE - 1) // SHARE, 1)
+    if piece >= pieces:
+        await_previous(LINKED)
+        release(LINKED)
+        return
+    end = tl.minimum(begin + SHARE, count)
+    inside = index < end
+    slot = tl.where(inside, slot, 0).to(tl.int64)
+    k, v = _fetch(keys, values, slot, inside, DIM, DIM_PAD)
+    await_previous(LINKED)
+    release(LINKED)
 
+    # The rows' lengths are of this very step: a chain of early launches may get here before they are written.
+    length = tl.load(lengths + row)
+    m, d = tl.arange(0, M), tl.arange(0, DIM_PAD)
+    wanted = (m < GROUP)[:, None] & (d < DIM)[None, :]
+    q_at = q + row * q_stride + (head * GROUP + m)[:, None] * DIM + d[None, :]
+    q_block = tl.load(q_at, mask=wanted, other=0.0)
     peak = tl.full((M,), float("-inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     mixed = tl.zeros((M, DIM_PAD), tl.float32)
-    for start in range(begin, end, BLOCK):
+    peak, total, mixed = _step(q_block, k, v, inside, scale, peak, total, mixed)
+    for start in range(begin + BLOCK, end, BLOCK):
         index = start + tl.arange(0, BLOCK)
-        inside, chosen = index < end, index < count
-        slot = tl.load(selected + index, mask=inside & chosen, other=0).to(tl.int64)
-        tail = inside & (index >= count)
-        slot += slots_at(table, tl.where(tail, base + index - count, 0), tail, PAGE)
-        place = slot[:, None] * DIM + d[None, :]
-        read = inside[:, None] & (d < DIM)[None, :]
-        k = tl.load(keys + place, mask=read, other=0.0)
-        v = tl.load(values + place, mask=read, other=0.0)
-        scores = tl.dot(q_block, tl.trans(k), input_precision="ieee")
-        scores = tl.where(inside[None, :], scores, float("-inf"))
-        weights, fade, peak, total = softmax_step(scores, scale, peak, total)
-        mixed = tl.dot(weights.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
+        inside = index < end
+        slot = tl.load(selected + index, mask=inside, other=0).to(tl.int64)
+        k, v = _fetch(keys, values, slot, inside, DIM, DIM_PAD)
+        peak, total, mixed = _step(q_block, k, v, inside, scale, peak, total, mixed)
+    if piece == pieces - 1:
+        for start in range(base, length, TAIL):
+            position = start + tl.arange(0, TAIL)
+            own = slots_at(table + row * table_stride, position, position < length, PAGE)
+            new_k, new_v = _fetch(keys, values, own, position < length, DIM, DIM_PAD)
+            peak, total, mixed = _step(q_block, new_k, new_v, position < length, scale, peak, total, mixed)
 
-    mixed = mixed / total[:, None]
-    if PIECES == 1:
-        tl.store(out_at, mixed.to(out.dtype.element_ty), mask=wanted)
+    found = (total > 0) & (length > 0)
+    mixed = tl.where(found[:, None], mixed / tl.where(found, total, 1.0)[:, None], 0.0)
+    heads = row * (KV_HEADS * GROUP) + head * GROUP
+    if pieces == 1:
+        tl.store(out + (heads + m)[:, None] * DIM + d[None, :], mixed.to(out.dtype.element_ty), mask=wanted)
     else:
         place = ((row * KV_HEADS + head) * PIECES).to(tl.int64) * GROUP
         part = place + piece * GROUP + m
-        tl.store(part_lse + part, peak + tl.log2(total), mask=m < GROUP)
+        tl.store(part_lse + part, tl.where(found, peak + tl.log2(total), float("-inf")), mask=m < GROUP)
         tl.store(part_out + part[:, None] * DIM + d[None, :], mixed, mask=wanted)
-        # Every thread's stores come before the count, and the count before the last one's loads.
-        tl.debug_barrier()
-        before = tl.atomic_add(arrived + row * KV_HEADS + head, 1, sem="acq_rel", scope="gpu")
-        if before == pieces - 1:
-            tl.debug_barrier()
-            tl.store(arrived + row * KV_HEADS + head, 0)
-            joined = _join(part_out, part_lse, place, pieces, GROUP, GROUP_PAD, DIM, DIM_PAD, PIECES)
+        if is_last(arrived + row * KV_HEADS + head, pieces):
+            _, joined = join(part_out, part_lse, place, GROUP, pieces, GROUP, GROUP_PAD, DIM, DIM_PAD, PIECES)
             g = tl.arange(0, GROUP_PAD)
             fits = (g < GROUP)[:, None] & (d < DIM)[None, :]
             tl.store(out + (heads + g)[:, None] * DIM + d[None, :], joined.to(out.dtype.element_ty), mask=fits)
-
-
-@triton.jit
-def _join(
-    part_out: tl.tensor,
-    part_lse: tl.tensor,
-    place: tl.tensor,
-    pieces: tl.tensor,
-    GROUP: tl.constexpr,
-    GROUP_PAD: tl.constexpr,
-    DIM: tl.constexpr,
-    DIM_PAD: tl.constexpr,
-    PIECES: tl.constexpr,
-) -> tl.tensor:
-    """[GROUP_PAD, DIM_PAD]: the pieces of one row and head, weighted by their log-sum-exps; read past the L1 cache."""
-    s, g, d = tl.arange(0, PIECES), tl.arange(0, GROUP_PAD), tl.arange(0, DIM_PAD)
-    part = place + s[:, None] * GROUP + g[None, :]
-    there = (s < pieces)[:, None] & (g < GROUP)[None, :]
-    lse = tl.load(part_lse + part, mask=there, other=float("-inf"), cache_modifier=".cg")
-    peak = tl.max(lse, 0)
-    weight = tl.exp2(lse - tl.where(peak == float("-inf"), 0.0, peak)[None, :])
-    weight = weight / tl.maximum(tl.sum(weight, 0), 1e-30)[None, :]
-    wanted = there[:, :, None] & (d < DIM)[None, None, :]
-    rows = tl.load(part_out + part[:, :, None] * DIM + d[None, None, :], mask=wanted, other=0.0, cache_modifier=".cg")
-    return tl.sum(rows * weight[:, :, None], 0)
-
-
-FEW = 16
-"""Rows times key/value heads that leave most of the GPU idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ class RecalledConfig:
     pieces: int = 4
     """Programs a row and key/value head, a power of two; short rows use fewer."""
     warps: int = 4
-    stages: int = 5
+    stages: int = 3
     linked: bool = False
     """Programmatic dependent launch (`linked`)."""
 
@@ -160,11 +166,11 @@ class RecalledConfig:
     def fit(cls, shape: HeadShape, rows: int, device: torch.device) -> RecalledConfig:
         """What measured best on an H200 for some 500 places (docs/performance-gpu.md)."""
         segments, linked = rows * shape.kv_heads, links(device)
-        if segments <= FEW:
-            return cls(block=64, pieces=16, stages=3, linked=linked)
-        if segments < processors(device):
-            return cls(block=128, pieces=2 if shape.head_dim > 64 else 4, linked=linked)
-        return cls(block=32 if shape.head_dim > 64 else 128, pieces=1, linked=linked)
+        if 2 * segments < processors(device):
+            return cls(block=128, pieces=4, linked=linked)
+        if segments < 2 * processors(device):
+            return cls(block=128, pieces=2, stages=5 if shape.head_dim <= 64 else 3, linked=linked)
+        return cls(block=64, pieces=1, linked=linked)
 
 
 class Recalled:
@@ -207,17 +213,20 @@ class Recalled:
         Row r reads the slots `selected` [rows, kv_heads, B] int32 (last dimension contiguous), the first `counts`
         [rows] of each head, and then its positions from `bases` [rows] up to `lengths` [rows] through `table` [rows,
         pages], int32 all. The length counts its own token, whose keys and values are in the pool already. 0: idle.
-        Each token's heads lie together in `q`; all else is contiguous.
+        Each token's heads lie together in `q`; all else is contiguous. Linked, the kernel launched just before may
+        write `q`, `out` and the tail's keys and values, and nothing else that is read here: a selection must be
+        followed by another launch first.
         """
         out = q.new_empty(q.shape) if out is None else out
-        shape, config = self.shape, self.config
+        shape, config, places = self.shape, self.config, selected.shape[-1]
         recalled_kernel[(config.pieces, shape.kv_heads, self.rows)](
             q, keys, values, selected, counts, bases, lengths, table, self.part_out, self.part_lse, self.arrived, out,
             q.stride(0), keys.stride(0), selected.stride(0), selected.stride(1), table.stride(0),
             float(shape.head_dim**-0.5 * LOG2E.value),
             KV_HEADS=shape.kv_heads, GROUP=shape.group, GROUP_PAD=padded(shape.group), M=padded(shape.group, 16),
-            DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block,
-            PIECES=config.pieces, num_warps=config.warps, num_stages=config.stages,
+            DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block, TAIL=TAIL,
+            PIECES=config.pieces, PLACES=places, SHARE=-(-places // (config.pieces * config.block)) * config.block,
+            num_warps=config.warps, num_stages=config.stages,
             **launch_options(config.linked),
         )  # fmt: skip
         return out

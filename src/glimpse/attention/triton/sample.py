@@ -21,20 +21,25 @@ LOWEST_FIRST = tl.constexpr(0x7FFFFFFF)
 
 
 @triton.jit
-def _bound(peaks: tl.tensor, groups: tl.tensor, rank: tl.tensor, GROUPS_PAD: tl.constexpr) -> tl.tensor:
+def _bound(
+    peaks: tl.tensor, groups: tl.tensor, rank: tl.tensor, GROUPS_PAD: tl.constexpr, EMPTY: tl.constexpr
+) -> tl.tensor:
     """A bound that at least `rank` (from 1) of the groups' peaks reach, and mostly no more; -inf where there are fewer.
 
-    Bisected over the order of the float32 numbers: a few counts take less than a sort.
+    Bisected over the order of the float32 numbers, without their last EMPTY bits, which tell no two logits apart: a few
+    counts take less than a sort.
     """
     group = tl.arange(0, GROUPS_PAD)
-    key = sortable(tl.load(peaks + group, mask=group < groups, other=float("-inf"))).to(tl.int64)
+    key = sortable(tl.load(peaks + group, mask=group < groups, other=float("-inf"))).to(tl.int64) >> EMPTY
     low, high = tl.min(key, 0), tl.max(key, 0)
     while low < high:
         middle = (low + high + 1) >> 1
         count = tl.sum((key >= middle).to(tl.int32), 0)
         low = tl.where(count >= rank, middle, low)
         high = tl.where(count >= rank, tl.where(count == rank, middle, high), middle - 1)
-    return unsorted(low.to(tl.int32))
+    # The bits that were left out are ones in the keys of negative numbers, zeros in those of the others.
+    rest: tl.constexpr = (1 << EMPTY) - 1
+    return unsorted(((low << EMPTY) | tl.where(low < 0, rest, 0)).to(tl.int32))
 
 
 @triton.jit
@@ -195,7 +200,8 @@ def pick_kernel(
         probability = (tl.exp(exponent) / mass).to(tl.float32)
     else:
         rank = tl.where(top_k <= groups, top_k, tl.minimum(reach, groups)).to(tl.int32)
-        bound = _bound(peaks + index * groups, groups, rank, GROUPS_PAD)
+        EMPTY: tl.constexpr = 16 if logits.dtype.element_ty == tl.bfloat16 else 0
+        bound = _bound(peaks + index * groups, groups, rank, GROUPS_PAD, EMPTY)
         found = gathered + index * ROOM
         high += index * GROUPS_PAD
         highs = _high_groups(peaks + index * groups, groups, bound, high, GROUPS_PAD)

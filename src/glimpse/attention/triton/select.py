@@ -16,21 +16,20 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.paged import slots_at
-from glimpse.attention.triton.resident import resident_kernel
+from glimpse.attention.triton.resident import bf16_bits, resident_kernel
 from glimpse.attention.triton.sizes import padded
 from glimpse.errors import ArgumentError
 
 A_WARP = 2048
-"""Positions whose scores the registers of one warp hold."""
-SCORE_BITS = tl.constexpr(31)
-"""Bits of a float32 that is not negative."""
+"""Positions whose scores the registers of one warp hold, two in each."""
+SCORE_BITS = tl.constexpr(15)
+"""Bits of a bfloat16 that is not negative."""
 
 
 @triton.jit
 def _bits_at(scores: tl.tensor, position: tl.tensor, scored: tl.tensor) -> tl.tensor:
     """The scores' bits as int32; positions without a score, and NaN, count as 0."""
-    score = tl.load(scores + position, mask=position < scored, other=0.0)
-    return tl.where(score > 0, score, 0.0).to(tl.int32, bitcast=True)
+    return bf16_bits(tl.load(scores + position, mask=position < scored, other=0.0).to(tl.float32))
 
 
 @triton.jit
@@ -41,11 +40,11 @@ def _merge(
     for start in range(0, length, BLOCK):
         position = start + tl.arange(0, BLOCK)
         known = position < scored
-        old = tl.load(running + position, mask=known, other=0.0)
-        new = tl.load(fresh + position, mask=known, other=0.0)
+        old = tl.load(running + position, mask=known, other=0.0).to(tl.float32)
+        new = tl.load(fresh + position, mask=known, other=0.0).to(tl.float32)
         # A decay of 0 forgets whatever the row's last request left there, NaN included.
         total = tl.where(decay > 0, decay * old, 0.0) + new
-        tl.store(running + position, total, mask=position < length)
+        tl.store(running + position, total.to(running.dtype.element_ty), mask=position < length)
     tl.debug_barrier()
 
 
@@ -119,7 +118,7 @@ def select_kernel(
     lowest, ties = tl.zeros((), tl.int32), length
     room = budget - sinks - recent
     if length > budget:
-        lowest, ties = tl.full((), 0x7FFFFFFF, tl.int32), room
+        lowest, ties = tl.full((), 0x7FFF, tl.int32), room
         if room > 0:
             lowest, ties = _threshold(scores, first, last, scored, room, BLOCK, DIGIT)
     out = selected + segment.to(tl.int64) * CAPACITY
@@ -176,29 +175,38 @@ class Selection:
         """Writes `selected` [layers, rows, kv_heads, capacity] int32 slots in order of position, and `counts` [rows].
 
         Of row r's `lengths` [rows] positions, `scored` [rows] have a score in `scores` [layers, rows, kv_heads,
-        max_len] float32 (not negative; the rest counts as 0). Selected are the sinks, the recent ones, and the best of
-        the rest (equal ones: the lowest position), `budgets` [rows] in all, or every position of a row with fewer.
+        max_len] bfloat16 (not negative; the rest counts as 0; max_len even). Selected are the sinks, the recent ones,
+        and the best of the rest (equal ones: the lowest position), `budgets` [rows] in all, or every position of a row
+        with fewer.
         Integers are int32. With `running`, shaped like `scores`, and `decays` [rows] float32: running becomes
         decay * running + scores, and is what counts; a row's first selection has decay 0. Raises ArgumentError where
-        the always selected ones do not fit.
+        the always selected ones do not fit, or for scores of another kind.
         """
         layers, rows, kv_heads, width = scores.shape
+        if scores.dtype != torch.bfloat16 or width % 2:
+            raise ArgumentError(f"scores of {width} {scores.dtype} numbers a head; give bfloat16, an even number")
         if self.sinks + self.recent > selected.shape[-1]:
             raise ArgumentError(
                 f"{selected.shape[-1]} places cannot hold {self.sinks} first and {self.recent} last positions"
             )
-        given = (scores, running, decays, scored, lengths, budgets, table, selected, counts)
-        sizes = (width, table.stride(0), self.sinks, self.recent)
+        given = (scored, lengths, budgets, table, selected, counts)
+        sizes = (table.stride(0), self.sinks, self.recent)
         options = {
             "ROWS": rows, "KV_HEADS": kv_heads, "CAPACITY": selected.shape[-1], "PAGE": self.page_size,
             "RUNNING": running is not None,
         }  # fmt: skip
-        whole, grid = padded(width, 32), (layers * rows * kv_heads,)
+        whole, grid = padded(width, 64), (layers * rows * kv_heads,)
         if whole <= self.resident:
-            warps = max(self.warps, whole // A_WARP)
-            resident_kernel[grid](*given, *sizes, BLOCK=whole, num_warps=warps, **options)
+            warps, words = max(self.warps, whole // A_WARP), scores.view(torch.int32)
+            kept = None if running is None else running.view(torch.int32)
+            resident_kernel[grid](
+                words, kept, decays, *given, width // 2, *sizes, WORDS=whole // 2, num_warps=warps, **options
+            )
         else:
-            select_kernel[grid](*given, *sizes, BLOCK=min(self.block, whole), DIGIT=self.digit, num_warps=8, **options)
+            block = min(self.block, whole)
+            select_kernel[grid](
+                scores, running, decays, *given, width, *sizes, BLOCK=block, DIGIT=self.digit, num_warps=8, **options
+            )
 
 
 def capacity(rows: int, kv_heads: int, layers: int, budget: int, device: torch.device | str) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,11 @@
 """The split of a batch's positions into equal pieces of work, made on the device once per forward.
 
 Flash-Decoding (Dao, Haziza, Massa, Sizov, 2023) cuts every row into the same number of pieces. Here the pieces are of
-(nearly) the same length instead, so that one long row among short ones takes most of the programs: the piece is the
-shortest for which all rows together need at most `items` pieces, found by bisection in the kernel.
+the same length instead, so that one long row among short ones takes most of the programs: the piece is the shortest for
+which all rows together need at most `items` pieces, found by bisection in the kernel.
+
+Borders stay where they are while rows grow, so that a token's sums are grouped alike whether it is decoded or verified:
+a piece's length has four significant bits, and a row's last piece takes what is left.
 """
 
 from __future__ import annotations
@@ -39,12 +42,14 @@ def _split_kernel(
         fits = tl.sum((units + middle - 1) // middle, 0) <= items
         high = tl.where(fits, middle, high)
         low = tl.where(fits, low, middle + 1)
-    pieces = (units + low - 1) // low
-    share = (units + tl.maximum(pieces, 1) - 1) // tl.maximum(pieces, 1)
-    pieces = (units + tl.maximum(share, 1) - 1) // tl.maximum(share, 1)
+    grain = tl.full((), 1, tl.int32)
+    while grain * 16 <= low:
+        grain *= 2
+    share = (low + grain - 1) // grain * grain
+    pieces = (units + share - 1) // share
     before = tl.sum(tl.where(index < me, pieces, 0), 0)
     mine = tl.sum(tl.where(index == me, pieces, 0), 0)
-    step = tl.sum(tl.where(index == me, share, 0), 0) * UNIT
+    step = share * UNIT
     end = tl.sum(tl.where(index == me, length, 0), 0)
     tl.store(first + me, before)
     item = tl.arange(0, ITEMS)

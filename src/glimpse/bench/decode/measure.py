@@ -15,7 +15,7 @@ from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.runs import Say, measure_runs
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.steps import EIGHT, measure_steps
-from glimpse.bench.decode.ties import judge
+from glimpse.bench.decode.ties import MOVES, judge
 from glimpse.bench.floors import Floors, Machine
 from glimpse.model.checkpoint import Checkpoint
 
@@ -84,7 +84,7 @@ class Measuring:
             return {"ties": None}
         from glimpse.bench.decode.on_device.forced import ForcedBatch
 
-        return {"ties": judge(ForcedBatch(batch, vocab), drafts, temperature)}
+        return {"ties": judge(ForcedBatch(batch, vocab), drafts, temperature, move=MOVES.get(cell.dtype))}
 
 
 def open_cell(

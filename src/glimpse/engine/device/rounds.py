@@ -18,6 +18,7 @@ from glimpse.engine.device.choose import Choose
 from glimpse.engine.device.forward import FusedForward
 from glimpse.engine.device.graphs import Graphs
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.engine.device.window import ExactWindow
 from glimpse.errors import ArgumentError
 from glimpse.model import Decoder
 from glimpse.model.embedding import DenseEmbedding
@@ -29,7 +30,9 @@ class RoundSettings:
 
     budget: RecallBudget
     decay: float = 0.5
-    """What is left of a position's importance after a round (docs/performance.md)."""
+    """What is left of a position's importance after a round (docs/performance-gpu.md)."""
+    window: int = 0
+    """Instead of the kernels' statistic, the paper's exact one over that many accepted queries (16 there): slow."""
 
 
 class DeviceRounds:
@@ -62,6 +65,12 @@ class DeviceRounds:
         self._select = Selection(pool.page_size, budget.sinks, budget.recent)
         self._budgets = torch.zeros(rows.size, dtype=torch.int32, device=decoder.device)
         self._decays = torch.zeros(rows.size, dtype=torch.float32, device=decoder.device)
+        self._window: ExactWindow | None = None
+        if settings.window:
+            width, most = recall.fresh.shape[-1], rows.committed.shape[1]
+            self._window = ExactWindow(
+                self._shape, spec.layers, rows.size, width, most, settings.window, decoder.device
+            )
         self.graphs = Graphs(decoder.device)
 
     def begin(self) -> None:
@@ -71,7 +80,10 @@ class DeviceRounds:
         self._budgets.copy_(torch.tensor(wanted))
         self._decays.zero_()
         self._choose_sets(lengths * self.rows.active, lengths)
-        self._decays.fill_(self.settings.decay)
+        if self._window is None:
+            self._decays.fill_(self.settings.decay)
+        else:
+            self._window.begin(self.recall.fresh)
 
     def plain(self) -> None:
         """One plain step of every active row."""
@@ -103,14 +115,16 @@ class DeviceRounds:
             choose.refresh()
 
     def _run(self, key: tuple[object, ...], function: Callable[[], None]) -> None:
-        state = [self.rows.tokens, self.rows.length, self.rows.drafted, self.rows.active]
         if key in self.graphs:
             self.graphs.replay(key)
             return
-        kept = [tensor.clone() for tensor in state] + [self.recall.scores.clone(), self.recall.reference.clone()]
+        state = [self.rows.tokens, self.rows.length, self.rows.drafted, self.rows.active]
+        state += [self.recall.scores, self.recall.reference]
+        state += [] if self._window is None else self._window.state
+        kept = [tensor.clone() for tensor in state]
 
         def restore() -> None:
-            for tensor, old in zip([*state, self.recall.scores, self.recall.reference], kept, strict=True):
+            for tensor, old in zip(state, kept, strict=True):
                 tensor.copy_(old)
 
         self.graphs.run(key, function, restore)
@@ -139,12 +153,14 @@ class DeviceRounds:
         )  # fmt: skip
 
     def _verify(self, count: int, *, learn: bool) -> None:
-        rows, fed, paged = self.rows, self._feed(count), self._paged[count]
+        rows, fed, paged, window = self.rows, self._feed(count), self._paged[count], self._window
         paged.plan(fed.lengths)
 
         def mix(layer: int, q: Tensor) -> Tensor:
             keys, values = self._pool.keys[layer], self._pool.values[layer]
-            importance = self._importance(layer) if learn else None
+            importance = self._importance(layer) if learn and window is None else None
+            if learn and window is not None:
+                window.observe(layer, q, keys, rows.table, self._pool.page_size, fed.lengths)
             return paged(q, keys, values, rows.table, fed.lengths, importance=importance)
 
         hidden = self.forward(fed.embedded, fed.positions, fed.slots, mix)
@@ -152,6 +168,8 @@ class DeviceRounds:
         scored, known = commit(
             rows.tokens, fed, picks, rows.length, rows.drafted, rows.active, rows.limit, rows.counts, rows.committed
         )
+        if learn and window is not None:
+            window.settle(rows.counts, self.recall.fresh)
         if learn:
             self._choose_sets(known, scored)
 

@@ -82,9 +82,9 @@ class DeviceRecall:
     """What draft rows read, and the statistics it is chosen from, for L layers."""
 
     scores: Tensor
-    """[L, B, kv_heads, width] float32: running importance of each position."""
+    """[L, B, kv_heads, width] bfloat16: running importance of each position."""
     fresh: Tensor
-    """[L, B, kv_heads, width] float32: importance given by the last verification."""
+    """[L, B, kv_heads, width] bfloat16: importance given by the last verification."""
     slots: Tensor
     """[L, B, kv_heads, budget] int32: the chosen slots, sorted by position."""
     count: Tensor
@@ -98,11 +98,11 @@ class DeviceRecall:
     def empty(
         cls, layers: int, size: int, heads: int, kv_heads: int, width: int, budget: int, device: torch.device | str
     ) -> DeviceRecall:
-        """Nothing chosen yet."""
-        shape = (layers, size, kv_heads)
+        """Nothing chosen yet. The width is rounded up to whole words of 16 bytes."""
+        shape, width = (layers, size, kv_heads), -(-width // 8) * 8
         return cls(
-            scores=torch.zeros(*shape, width, device=device),
-            fresh=torch.zeros(*shape, width, device=device),
+            scores=torch.zeros(*shape, width, dtype=torch.bfloat16, device=device),
+            fresh=torch.zeros(*shape, width, dtype=torch.bfloat16, device=device),
             slots=torch.zeros(*shape, budget, dtype=torch.int32, device=device),
             count=torch.zeros(size, dtype=torch.int32, device=device),
             base=torch.zeros(size, dtype=torch.int32, device=device),

@@ -111,7 +111,7 @@ class DeviceCell:
         if device.type != "cuda":
             return
         own, layers = self.spec.kv_bytes_per_token(self.dtype) * limits.width, self.spec.layers * self.spec.kv_heads
-        own += 8 * layers * limits.width + 4 * layers * budget + 8 * limits.width
+        own += 4 * layers * limits.width + 4 * layers * budget + 8 * limits.width
         free = torch.cuda.mem_get_info(device)[0] * _USABLE
         if own * limits.rows > free:
             raise GlimpseError(
