@@ -50,7 +50,7 @@ def main() -> None:
             cell = opened(shape, models, text, 512)
             cell.resample(TEMPERATURE, 0)
             for drafts in shape.drafts:
-                forced = ForcedBatch(cell.batch, cell.batch.rounds._vocab)
+                forced = ForcedBatch(cell.batch, cell.batch.rounds.vocab)
                 row = found[f"{shape.key} {drafts}"] = judge(forced, drafts, TEMPERATURE, options.blocks)
                 print(shape.name, drafts, {key: row[key] for key in row if key != "margins"}, flush=True)
             cell.close()

@@ -19,7 +19,7 @@ def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:
     spec, dtype = parts.decoder.spec, parts.decoder.dtype
     speculation = output.speculation
     length = output.usage.prompt_tokens + output.usage.completion_tokens // 2
-    weights, cache = spec.weight_bytes(dtype), spec.kv_bytes_per_token(dtype) * length
+    weights, cache = spec.step_weight_bytes(dtype), spec.kv_bytes_per_token(dtype) * length
     share = parts.budget.positions(length) / length
     draft = (weights + share * cache) / (weights + cache)
     steps = speculation.rounds + speculation.plain_steps

@@ -40,8 +40,17 @@ def test_the_sparse_drafter_says_why_it_cannot_pay_and_where_it_would(glimpse):
     assert "--drafter lookup" in out
 
 
+def test_a_short_context_is_read_whole_by_a_draft_step_too(glimpse, monkeypatch):
+    """14 positions are fewer than the 256 that a sparse draft reads at least, however large their cache."""
+    dear = SimpleNamespace(step_weight_bytes=lambda _: 538_000_000, kv_bytes_per_token=lambda _: 38_000_000)
+    monkeypatch.setattr(FakeLLM, "spec", property(lambda _: dear, lambda *_: None), raising=False)
+    out = " ".join(glimpse("compare", "--prompt", "Hello", "--drafter", "sparse").out.split())
+    assert "and 532 MB of cache" in out
+    assert "and so costs 1.00 of it" in out
+
+
 def test_no_excuse_where_the_cache_outweighs_the_weights(glimpse, monkeypatch):
-    heavy = SimpleNamespace(weight_bytes=lambda _: 1, kv_bytes_per_token=lambda _: 46_080)
+    heavy = SimpleNamespace(step_weight_bytes=lambda _: 1, kv_bytes_per_token=lambda _: 46_080)
     monkeypatch.setattr(FakeLLM, "spec", property(lambda _: heavy, lambda *_: None), raising=False)
     assert "Why no gain" not in glimpse("compare", "--prompt", "Hello", "--drafter", "sparse").out
 

@@ -39,6 +39,14 @@ def test_plan_in_words(capsys):
     assert "use: --drafter sparse" in out
     assert "0.9:0.8" in out
     assert "7.0%" in out
+    assert "a plain step, by the device table" in out
+
+
+def test_plan_says_where_its_figures_are_floors(capsys):
+    code, out, err = _run(capsys, *["plan", "--context", "4096", "--device", "cpu-2-cores"])
+    assert (code, err) == (0, "")
+    assert "a plain step at least: its floor" in " ".join(out.split())
+    assert "not counted without a calibration" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -54,6 +62,8 @@ def test_plan_in_words(capsys):
         ("plan --device h200 -m nowhere", "no such model: nowhere"),
         ("calibrate --seconds 0", "--seconds must be more than 0"),
         ("calibrate --seconds nan", "--seconds must be more than 0"),
+        ("calibrate --max-batch 0", "max_batch_size must be a whole number >= 1, not 0"),
+        ("calibrate -m nowhere", "no such model: nowhere"),
     ],
 )
 def test_wrong_arguments(capsys, argv, words):

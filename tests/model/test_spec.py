@@ -16,6 +16,8 @@ def test_parameters_count_every_weight_once(architecture, tied):
     total = sum(tensor.numel() for tensor in tiny_weights(config).values())
     assert spec.parameters() == total
     assert spec.weight_bytes(torch.bfloat16) == 2 * total
+    looked_up = 0 if tied else spec.vocab_size * spec.hidden_size
+    assert spec.step_weight_bytes(torch.bfloat16) == 2 * (total - looked_up)
 
 
 def test_biases_are_counted():

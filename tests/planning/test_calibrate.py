@@ -21,7 +21,8 @@ from glimpse.model import load_checkpoint
 from glimpse.pacing.calibration import CalibrationError, device_name, find, path_of, read, shape_of, write
 from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
 from glimpse.planning import Acceptance, Setting, find_device, make_plan, roofs
-from glimpse.planning.measure import Effort, calibrate
+from glimpse.planning.effort import Effort
+from glimpse.planning.measure import calibrate
 
 QUICK = Effort(seconds=2.0, rounds=2, plain_steps=3, contexts=(64, 400), drafts=(0, 1, 3), batches=(1, 2))
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from glimpse.cli import _session, jsonout, report
 from glimpse.cli.failures import DONE
-from glimpse.cli.options import ModelOptions, OutputOptions, option
+from glimpse.cli.options import ModelOptions, OutputOptions, given, option
 from glimpse.cli.progress import Bars
 from glimpse.errors import ArgumentError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from glimpse.pacing.calibration import Calibration
-    from glimpse.planning.measure import Effort
 
 _PANEL = "What is measured"
 
@@ -31,9 +30,15 @@ class CalibrateOptions:
     model: Annotated[
         str, option(_PANEL, "demo, a checkpoint folder or a GGUF file. Default: demo.", "--model", "-m")
     ] = "demo"
-    dtype: Annotated[str | None, option(_PANEL, "auto, float32, bfloat16 or float16.", "--dtype")] = None
-    device: Annotated[str | None, option(_PANEL, "auto, cpu, ...: where the model runs.", "--device")] = None
+    dtype: Annotated[str | None, option(_PANEL, "float32, bfloat16, float16 or auto.", "--dtype")] = None
+    device: Annotated[
+        str | None, option(_PANEL, "cpu, cuda, cuda:N or auto: a GPU if one can be used, else the CPU.", "--device")
+    ] = None
     max_context: Annotated[int | None, option(_PANEL, "Longest context to measure.", "--max-context")] = None
+    max_batch: Annotated[
+        int | None,
+        option(_PANEL, "Most requests at once to measure on a GPU. Default: 64, or what fits.", "--max-batch"),
+    ] = None
     threads: Annotated[int | None, option(_PANEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
     seconds: Annotated[float | None, option(_PANEL, "About how long to measure. Default: 60.", "--seconds")] = None
 
@@ -42,18 +47,12 @@ def calibrate(options: CalibrateOptions, output: OutputOptions) -> int:
     """Measure what plain steps, draft steps and verifications cost here, and keep it: later runs start from it."""
     with jsonout.kept_clean(output.json) as stdout, Bars(quiet=output.quiet) as bars:
         from glimpse.pacing.calibration import write
+        from glimpse.planning.effort import effort_for
         from glimpse.planning.measure import calibrate as measure
 
-        opened = ModelOptions(
-            model=options.model,
-            dtype=options.dtype,
-            device=options.device,
-            max_context=options.max_context,
-            threads=options.threads,
-        )
         seconds = _seconds(options.seconds)
-        with _session.session(opened, bars) as llm:
-            effort = _effort(seconds, str(llm.settings["device"]))
+        with _session.session(_opened(options), bars) as llm:
+            effort = effort_for(str(llm.settings["device"]), seconds, llm.loaded.slots)
             found = measure(llm.loaded, effort, lambda done, total: bars("calibrate", done, total))
         path = write(found)
         bars.clear()
@@ -64,17 +63,27 @@ def calibrate(options: CalibrateOptions, output: OutputOptions) -> int:
     return DONE
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Opened(ModelOptions):
+    """What `LLM` is opened with, rows included."""
+
+    max_batch_size: int | None = None
+
+
+def _opened(options: CalibrateOptions) -> _Opened:
+    from glimpse.planning.effort import sizes_for
+
+    sizes = sizes_for(
+        options.model, options.device or "auto", options.dtype or "auto", options.max_context, options.max_batch
+    )
+    own = given(options) | sizes
+    return _Opened(**{name: value for name, value in own.items() if name not in ("seconds", "max_batch")})
+
+
 def _seconds(asked: float | None) -> float:
     if asked is not None and not 0 < asked < 3600:
         raise ArgumentError(f"--seconds must be more than 0 and less than 3600, not {asked:g}")
     return asked or 60.0
-
-
-def _effort(seconds: float, device: str) -> Effort:
-    from glimpse.planning.measure import Effort
-
-    # A GPU serves several rows almost at the price of one, so there a batch is measured too.
-    return Effort(seconds=seconds, batches=(1, 8) if device.startswith("cuda") else (1,))
 
 
 def _lines(found: Calibration, path: Path) -> list[RenderableType]:

@@ -30,8 +30,8 @@ class Tokenizer(Protocol):
 class Spec(Protocol):
     """The part of `model.DecoderSpec` that says what a step reads."""
 
-    def weight_bytes(self, dtype: Any) -> int:
-        """W: the weights, read once a step."""
+    def step_weight_bytes(self, dtype: Any) -> int:
+        """W: the weights that a step reads."""
 
     def kv_bytes_per_token(self, dtype: Any) -> int:
         """The cache of one position, all layers."""

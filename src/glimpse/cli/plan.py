@@ -56,7 +56,7 @@ class PlanOptions:
 
 
 def plan(options: PlanOptions, output: OutputOptions) -> int:
-    """Predict what drafting is worth, from bytes and operations alone: draft cost, best length, speedup, memory."""
+    """Predict what drafting is worth, before anything runs: draft cost, best length, speedup, memory."""
     with jsonout.kept_clean(output.json) as stdout:
         from glimpse.planning import advise, make_plan, parse_acceptance
 
@@ -120,8 +120,8 @@ def _costs(plan: Plan) -> Table:
     table.add_column(justify="right")
     table.add_column(style="dim")
     memory, rows = plan.memory, plan.setting.batch
-    kind = "a plain step, as measured" if plan.measured else "floor of a plain step"
-    begin = "" if plan.measured else " (not counted without a calibration)"
+    kind = f"a plain step{_source(plan)}"
+    begin = "" if plan.begin else " (not counted without a calibration)"
     even = "never" if plan.break_even is None else f"{plan.break_even:.3f}"
     for what, value, meaning in (
         ("W", _bytes(plan.weights), "weights a step reads"),
@@ -129,7 +129,7 @@ def _costs(plan: Plan) -> Table:
         ("r", f"{plan.r:.2f}", "K / W"),
         ("rho", f"{plan.share:.1%}", "share of the cache a sparse draft step reads"),
         ("c", f"{plan.c:.3f}", f"cost of a sparse draft step, in plain steps ({plan.c_bytes:.3f} by bytes alone)"),
-        ("begin", f"{plan.begin:.3f}", "cost of choosing the recall sets, once a round" + begin),
+        ("begin", f"{plan.begin:.3f}", "cost of importance and recall sets, once a round" + begin),
         ("v(8)", f"{plan.verify_8:.3f}", "cost of verifying 8 drafts, in plain steps"),
         ("plain", f"{plan.plain_seconds * 1e3:.2f} ms", f"{kind}: {rows / plan.plain_seconds:,.0f} tokens/s"),
         ("break-even", even, "acceptance from which sparse drafts pay"),
@@ -137,6 +137,12 @@ def _costs(plan: Plan) -> Table:
     ):  # fmt: skip
         table.add_row(what, value, meaning)
     return table
+
+
+def _source(plan: Plan) -> str:
+    if plan.measured:
+        return ", as measured"
+    return ", by the device table" if plan.setting.device.overheads.coefficients.any() else " at least: its floor"
 
 
 def _fitting(plan: Plan) -> str:

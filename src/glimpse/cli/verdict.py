@@ -55,21 +55,26 @@ def speeds(comparison: Comparison) -> list[str]:
 def sparse_note(comparison: Comparison, llm: Model) -> str | None:
     """Why the sparse drafter gains nothing, where the weights W outweigh the cache K, and where it would; else None.
 
-    A draft step costs (W + budget K) / (W + K) of a plain one (docs/planning.md): it reads all weights, and a share of
-    the cache.
+    A draft step costs (W + rho K) / (W + K) of a plain one (docs/planning.md): it reads all weights, and a share of the
+    cache.
     """
     best = max(comparison.predicted_speedup or 0, comparison.speedup or 0)
     if comparison.speculative.speculation.drafter != "sparse" or best >= _WORTH_IT:
         return None
     import torch
 
+    from glimpse.cache.recall import RecallBudget
+    from glimpse.planning import draft_cost
+
     dtype = getattr(torch, str(llm.settings["dtype"]))
-    weights, per_token = llm.spec.weight_bytes(dtype), llm.spec.kv_bytes_per_token(dtype)
+    weights, per_token = llm.spec.step_weight_bytes(dtype), llm.spec.kv_bytes_per_token(dtype)
     usage = comparison.speculative.usage
-    cache = per_token * (usage.prompt_tokens + usage.completion_tokens)
+    length = usage.prompt_tokens + usage.completion_tokens
+    cache = per_token * length
     if weights <= cache:
         return None
-    cost = (weights + float(llm.settings["budget"]) * cache) / (weights + cache)
+    budget = RecallBudget(float(llm.settings["budget"]), int(llm.settings["budget_floor"]))
+    cost = draft_cost(cache / weights, budget.positions(length) / length)
     return (
         f"Why no gain: a plain step reads {_size(weights)} of weights and {_size(cache)} of cache; a sparse draft step "
         f"spares most of the cache, none of the weights, and so costs {cost:.2f} of it. "

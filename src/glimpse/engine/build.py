@@ -68,7 +68,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     if drafter.gives_tree:
         raise ArgumentError(f"drafter {options.drafter!r} gives trees; this engine verifies chains only")
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
-    costs = StepCosts(spec.weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
+    costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
     pacer = _builder(PACERS, options.pacer)(
         PaceContext(
             costs=costs,

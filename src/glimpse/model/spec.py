@@ -59,3 +59,8 @@ class DecoderSpec:
     def weight_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of all weights in `dtype`."""
         return self.parameters() * dtype.itemsize
+
+    def step_weight_bytes(self, dtype: torch.dtype) -> int:
+        """W: weight bytes that a decoding step reads. An untied embedding is only looked up, a few rows a step."""
+        looked_up = 0 if self.tied else self.vocab_size * self.hidden_size
+        return (self.parameters() - looked_up) * dtype.itemsize

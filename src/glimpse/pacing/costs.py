@@ -69,7 +69,7 @@ class StepCosts:
     step does no harm and a kind that is rare now is not forgotten. Where kinds are missing, the fit leans on what bytes
     predict, scaled to this machine by the kinds there are: `weight_bytes` are read once a step, `kv_bytes` once a
     position, at first at `bandwidth` bytes per second. `start` are coefficients measured before on this device
-    (`calibration`); they take the place of what bytes predict.
+    (`calibration`); they take the place of what bytes predict. `lean` is how much they count.
     """
 
     LEAN = 0.02
@@ -78,8 +78,15 @@ class StepCosts:
     """Kinds of step remembered, the last ones seen."""
 
     def __init__(
-        self, weight_bytes: int, kv_bytes: int, bandwidth: float = 20e9, *, start: Sequence[float] | None = None
+        self,
+        weight_bytes: int,
+        kv_bytes: int,
+        bandwidth: float = 20e9,
+        *,
+        start: Sequence[float] | None = None,
+        lean: float = LEAN,
     ) -> None:
+        self._lean = lean
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
         self._start = np.array((step, 0.03 * step, 0.03 * step, position, position, 0.15 * position, 0.2 * step))
         if start is not None:
@@ -142,6 +149,6 @@ class StepCosts:
         errors = loads / seconds[:, None]
         counts = np.array([len(kind.seconds) for kind in self._kinds.values()])
         start = self._start * np.median(1 / (errors @ self._start))
-        lean = self.LEAN / start**2
+        lean = self._lean / start**2
         moment = errors.T * counts @ errors + np.diag(lean)
         return np.asarray(np.maximum(np.linalg.solve(moment, counts @ errors + lean * start), 0.0))

@@ -4,13 +4,25 @@ from glimpse.planning.advice import Advice, advise
 from glimpse.planning.devices import DEVICES, Device, find_device
 from glimpse.planning.models import read_spec
 from glimpse.planning.plan import Memory, Plan, Setting, make_plan
-from glimpse.planning.speedup import Acceptance, Best, best_length, break_even, draft_cost, parse_acceptance
+from glimpse.planning.speedup import (
+    Acceptance,
+    Best,
+    ByDepth,
+    Chances,
+    best_length,
+    break_even,
+    draft_cost,
+    parse_acceptance,
+    speedup,
+)
 
 __all__ = [
     "DEVICES",
     "Acceptance",
     "Advice",
     "Best",
+    "ByDepth",
+    "Chances",
     "Device",
     "Memory",
     "Plan",
@@ -23,4 +35,5 @@ __all__ = [
     "make_plan",
     "parse_acceptance",
     "read_spec",
+    "speedup",
 ]

@@ -10,9 +10,11 @@ from glimpse.planning.speedup import Acceptance
 TYPICAL = Acceptance(0.94, 0.86)
 """Sparse drafts of the demo model, T=0.7, 512 of 7,000 positions; a scouting run, no file kept."""
 WORTH = 1.1
-"""Below this expected speedup a sparse drafter is not worth its trouble: real steps lie above their floors."""
-LOOKUP_WIDTH = 2.0
-"""Up to this cost of verifying 8 drafts, text that repeats itself at all pays for looking drafts up."""
+"""Below this expected speedup a sparse drafter is not worth its trouble: predictions are off by up to a tenth."""
+LAUNCHES = 0.1
+"""Where a draft step costs so much more of a plain one than its bytes do, launches are what keeps it dear."""
+LOOKUP_WIDTH = 2.5
+"""Up to this cost of verifying 8 drafts, text that repeats itself pays for looking drafts up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +47,25 @@ def _sparse(plan: Plan, drafted: int, speedup: float) -> str:
 def _lookup(plan: Plan) -> str:
     needed = max(plan.verify_8 - 1, 0)
     return (
-        f"a draft step over {plan.share:.0%} of the cache still costs {plan.c:.2f} of a plain step, for it reads all "
-        f"the weights (the cache is {plan.r:.2f} times as much): {_break_even(plan)}. Verifying 8 looked-up tokens "
-        f"costs {plan.verify_8:.2f} plain steps, so lookup pays where more than {needed:.1f} of 8 are accepted: text "
-        "that repeats its prompt or itself (documents, code, edits)."
+        f"a draft step over {plan.share:.0%} of the cache still costs {plan.c:.2f} of a plain step ({_kept(plan)}): "
+        f"{_break_even(plan)}. Verifying 8 looked-up tokens costs {plan.verify_8:.2f} plain steps, so lookup pays "
+        f"where more than {needed:.1f} of 8 are accepted: text that repeats its prompt or itself (documents, code, "
+        "edits)."
     )
 
 
 def _none(plan: Plan) -> str:
     return (
-        f"the device is busy computing already: verifying 8 drafts costs {plan.verify_8:.2f} plain steps, and a sparse "
-        f"draft step {plan.c:.2f}; {_break_even(plan)}. Drafting would slow this batch down; a smaller one has room."
+        f"verifying 8 drafts costs {plan.verify_8:.2f} plain steps, and a sparse draft step {plan.c:.2f} of one; "
+        f"{_break_even(plan)}. Drafting would slow this down; it pays where a plain step waits for memory."
     )
+
+
+def _kept(plan: Plan) -> str:
+    """Why a draft step is not much cheaper: the weights, or what no step goes without."""
+    if plan.c - plan.c_bytes < LAUNCHES:
+        return f"it reads all the weights, and the cache is {plan.r:.2f} times as much"
+    return f"{plan.c_bytes:.2f} by bytes; the rest is launches, which every step has"
 
 
 def _break_even(plan: Plan) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from glimpse.errors import ArgumentError
 from glimpse.pacing.calibration import Calibration, CalibrationError, read
+from glimpse.planning.overheads import Overheads
 
 GB = 10**9
 TERA = 10**12
@@ -15,6 +16,10 @@ REACHED_BANDWIDTH, REACHED_RATE = 0.9, 0.79
 
 4.3 of 4.8 TB/s and 780 of 989 TFLOP/s; taken for the other GPUs too.
 """
+GPU_OVERHEADS = Overheads(
+    layer=33.3e-6, few_layer=14.8e-6, arithmetic=1.87, learning=1.78, selecting=2.27, selecting_layer=2.35e-6
+)
+"""Fitted by benchmarks/plan_check.py to steps measured on an H200 (benchmarks/results); taken for other GPUs too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Device:
     """Where the figures come from."""
     dtype: str = "bfloat16"
     """What `rate` is for, and what the engine uses there unless told otherwise."""
+    overheads: Overheads = field(default_factory=Overheads)
+    """What steps take beyond their floors; zero where that is not known."""
     measured: Calibration | None = None
     """What steps cost there, where that was measured: it is used for the model it was measured with."""
 
@@ -43,6 +50,7 @@ def _sheet(name: str, terabytes: float, teraflops: float, gigabytes: int, sheet:
         teraflops * TERA * REACHED_RATE,
         gigabytes * GB,
         f"{sheet}: {terabytes:g} TB/s, {teraflops:g} TFLOP/s dense; x {REACHED_BANDWIDTH} and x {REACHED_RATE}",
+        overheads=GPU_OVERHEADS,
     )
 
 
@@ -52,7 +60,8 @@ def _processor(name: str, gigabytes: float, teraflops: float, reckoned: str) -> 
 
 
 _DEVICES = (
-    Device("h200", 4.3 * TERA, 780 * TERA, 141 * GB, "measured by this project; data sheet 4.8 TB/s, 989 TFLOP/s"),
+    Device("h200", 4.3 * TERA, 780 * TERA, 141 * GB, "measured by this project; data sheet 4.8 TB/s, 989 TFLOP/s",
+           overheads=GPU_OVERHEADS),
     _sheet("b200", 8.0, 2250, 180, "NVIDIA HGX B200 data sheet"),
     _sheet("h100", 3.35, 989, 80, "NVIDIA H100 SXM data sheet"),
     _sheet("h100-nvl", 3.9, 835, 94, "NVIDIA H100 NVL data sheet"),
@@ -100,4 +109,4 @@ def _calibrated(path: Path) -> Device:
     except CalibrationError as error:
         raise ArgumentError(f"{path} is not a calibration that can be used: {error}") from error
     source = f"measured by glimpse calibrate ({path})"
-    return Device(found.device, found.bandwidth, found.rate, found.memory, source, found.dtype, found)
+    return Device(found.device, found.bandwidth, found.rate, found.memory, source, found.dtype, measured=found)

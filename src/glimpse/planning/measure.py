@@ -2,15 +2,18 @@
 
 Every step is a real one (planning, forward, sampling, commit); only the context is made up: pages of noise are put into
 the cache as a kept prompt, so that nothing has to be prefilled. How long a step takes does not depend on what it reads.
+Which engine runs it, and who times its steps, is not known here: it notes every step in the costs of its parts.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Listed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 import torch
 
@@ -23,39 +26,27 @@ from glimpse.errors import ArgumentError
 from glimpse.pacing.calibration import Calibration, Point, device_name, shape_of
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.planning import roofs
+from glimpse.planning.effort import Effort
 from glimpse.sampling.params import SamplingParams
 
 Progress = Callable[[int, int], None]
-CONTEXTS = (192, 768, 3072, 12288)
-"""Tokens already read, cut to what fits. Apart by more than the factor of two within which steps are of one kind."""
-DRAFTS = (0, 1, 3, 7, 15)
-"""Draft lengths. 0 is plain decoding; the others give draft steps and a verification each round."""
+Timed = tuple[StepLoad, float]
 LEAST_CONTEXT = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much is measured: rounds of each kind, until `seconds` are used up in all."""
-
-    seconds: float = 60.0
-    rounds: int = 3
-    plain_steps: int = 6
-    contexts: tuple[int, ...] = CONTEXTS
-    batches: tuple[int, ...] = (1,)
-    drafts: tuple[int, ...] = DRAFTS
+LEAN = 0.002
+"""A calibration has seen all kinds of step: where launches cost more than bytes, what bytes predict is far off."""
 
 
 def calibrate(loaded: Loaded, effort: Effort | None = None, progress: Progress | None = None) -> Calibration:
     """Measure this device with this model. Takes about `effort.seconds` at most.
 
-    Every cell (context and draft length) gets an equal share of the time left, and at least one round. Raises
+    Every cell (context, batch and draft length) gets an equal share of the time left, and at least one round. Raises
     ArgumentError if the context is too short to measure anything.
     """
     effort, checkpoint = effort or Effort(), loaded.checkpoint
     device, dtype = checkpoint.decoder.device, checkpoint.decoder.dtype
     width, rate = roofs.bandwidth(device), roofs.rate(device, dtype)
     spec = checkpoint.spec
-    costs = StepCosts(spec.weight_bytes(dtype), spec.kv_bytes_per_token(dtype), width)
+    costs = StepCosts(spec.step_weight_bytes(dtype), spec.kv_bytes_per_token(dtype), width, lean=LEAN)
     for load, seconds in _surface(loaded, effort, progress or _silent):
         costs.observe(load, seconds)
     return Calibration(
@@ -73,22 +64,52 @@ def calibrate(loaded: Loaded, effort: Effort | None = None, progress: Progress |
     )
 
 
-def _surface(loaded: Loaded, effort: Effort, progress: Progress) -> list[tuple[StepLoad, float]]:
-    """Every kind of step with its seconds: the lesser of two passes, so that a burst of other work is left out."""
+def _surface(loaded: Loaded, effort: Effort, progress: Progress) -> list[Timed]:
+    """Every kind of step with its seconds: the least of the passes, so that a burst of other work is left out.
+
+    The first pass is always finished, whatever time it takes.
+    """
     cells = _cells(loaded, effort)
-    cells += cells[::-1]
-    ends = time.perf_counter() + effort.seconds
-    least: dict[tuple[int, ...], tuple[StepLoad, float]] = {}
-    for index, cell in enumerate(cells):
-        progress(index, len(cells))
-        if time.perf_counter() > ends and 2 * index >= len(cells):
-            break
-        share = (ends - time.perf_counter()) / (len(cells) - index)
-        for load, seconds in _measure(loaded, cell, effort, time.perf_counter() + share):
+    least: dict[tuple[int, ...], Timed] = {}
+    clock = _Clock(time.perf_counter() + effort.seconds, effort.passes * len(cells), progress)
+    for turn in range(effort.passes):
+        for load, seconds in _one_pass(loaded, effort, cells[:: -1 if turn % 2 else 1], clock, finish=turn == 0):
             if load.kind not in least or seconds < least[load.kind][1]:
                 least[load.kind] = load, seconds
-    progress(len(cells), len(cells))
+    progress(clock.total, clock.total)
     return list(least.values())
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Shares out the time there is."""
+
+    ends: float
+    total: int
+    hear: Progress
+    done: int = 0
+
+    @property
+    def over(self) -> bool:
+        return time.perf_counter() > self.ends
+
+    def next(self) -> float:
+        """Until when the next cell may take: an equal share for each that is left."""
+        self.hear(self.done, self.total)
+        now = time.perf_counter()
+        self.done += 1
+        return now + (self.ends - now) / (self.total - self.done + 1)
+
+
+def _one_pass(loaded: Loaded, effort: Effort, cells: Listed[_Cell], clock: _Clock, *, finish: bool) -> Iterator[Timed]:
+    """All cells once. Those of a draft length share an engine: what it prepares for them it prepares once."""
+    for drafts, group in groupby(cells, key=lambda cell: cell.drafts):
+        bench = _Bench(loaded, effort, drafts)
+        for cell in group:
+            if clock.over and not finish:
+                break
+            bench.run(cell, clock.next())
+        yield from bench.timed()
 
 
 def _points(costs: StepCosts) -> tuple[Point, ...]:
@@ -99,50 +120,56 @@ def _points(costs: StepCosts) -> tuple[Point, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
+    drafts: int
     context: int
     batch: int
-    drafts: int
 
 
 def _cells(loaded: Loaded, effort: Effort) -> list[_Cell]:
     """Those that fit the context, the rows and the pages there are; at least those of one context."""
-    most = loaded.context - _room(effort)
+    most = loaded.context - effort.room
     if most < LEAST_CONTEXT:
         raise ArgumentError(
-            f"a context of {loaded.context} is too short to calibrate with; at least {LEAST_CONTEXT + _room(effort)} "
+            f"a context of {loaded.context} is too short to calibrate with; at least {LEAST_CONTEXT + effort.room} "
             "is needed"
         )
     return [
-        _Cell(context, batch, drafts)
+        _Cell(drafts, context, batch)
+        for drafts in effort.drafts
         for context in sorted({min(context, most) for context in effort.contexts})
         for batch in effort.batches
-        for drafts in effort.drafts
-        if batch <= loaded.slots and batch * loaded.pool.pages_for(context + _room(effort)) <= loaded.pool.free_pages
+        if batch <= loaded.slots and batch * loaded.pool.pages_for(context + effort.room) <= loaded.pool.free_pages
     ]
 
 
-def _room(effort: Effort) -> int:
-    """Tokens that the longest cell may write."""
-    return max(effort.plain_steps, effort.rounds * (max(effort.drafts) + 1)) + max(effort.drafts) + 2
+class _Bench:
+    """An engine of one draft length, and what its steps took."""
 
+    def __init__(self, loaded: Loaded, effort: Effort, drafts: int) -> None:
+        drafter = "sparse" if drafts else "none"
+        self._loaded, self._effort = loaded, effort
+        self._engine = build_engine(loaded, EngineOptions(drafter=drafter, pacer="fixed", draft_tokens=drafts))
 
-def _measure(loaded: Loaded, cell: _Cell, effort: Effort, until: float) -> list[tuple[StepLoad, float]]:
-    """The steps of one cell, by kind, each with its median seconds: rounds until there are enough, or time is up."""
-    drafter = "sparse" if cell.drafts else "none"
-    engine = build_engine(loaded, EngineOptions(drafter=drafter, pacer="fixed", draft_tokens=cell.drafts))
-    params = SamplingParams(max_tokens=_room(effort), temperature=0.0, ignore_eos=True)
-    with ExitStack() as stack:
-        for row in range(cell.batch):
-            prompt = stack.enter_context(_made_up(loaded, cell.context, row))
-            (request,) = make_requests(loaded, engine, prompt, params)
-            engine.add(request)
-            stack.callback(engine.cancel, request)
-        # The rows draft in step, so that a commit ends a round of all of them; the first is of the prompts' tails.
-        wanted = 1 + (effort.rounds if cell.drafts else effort.plain_steps)
-        commits = 0
-        while commits < wanted and engine.busy and (commits < 2 or time.perf_counter() < until):
-            commits += bool(engine.step())
-    return [(StepLoad(*(round(count) for count in load[1:])), took) for load, took in engine.parts.costs.points()]
+    def run(self, cell: _Cell, until: float) -> None:
+        """Rounds of one cell until there are enough, or time is up."""
+        loaded, engine, effort = self._loaded, self._engine, self._effort
+        params = SamplingParams(max_tokens=effort.room, temperature=0.0, ignore_eos=True)
+        with ExitStack() as stack:
+            for row in range(cell.batch):
+                prompt = stack.enter_context(_made_up(loaded, cell.context, row))
+                (request,) = make_requests(loaded, engine, prompt, params)
+                engine.add(request)
+                stack.callback(engine.cancel, request)
+            # The rows draft in step, so that a commit ends a round of all of them; the first is of the prompts' tails.
+            wanted = 1 + (effort.rounds if cell.drafts else effort.plain_steps)
+            commits = 0
+            while commits < wanted and engine.busy and (commits < 2 or time.perf_counter() < until):
+                commits += bool(engine.step())
+
+    def timed(self) -> Iterator[Timed]:
+        """Every kind of step with the median of its seconds."""
+        for load, seconds in self._engine.parts.costs.points():
+            yield StepLoad(*(round(count) for count in load[1:])), seconds
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from glimpse.model.spec import DecoderSpec
 from glimpse.pacing.calibration import shape_of
 from glimpse.pacing.costs import FEATURES, StepLoad
 from glimpse.planning.devices import Device
-from glimpse.planning.speedup import Acceptance, Best, best_length, break_even, draft_cost
-from glimpse.planning.work import step_weight_bytes, step_work
+from glimpse.planning.overheads import floor_of, terms_of
+from glimpse.planning.speedup import Best, Chances, best_length, break_even, draft_cost
+from glimpse.planning.work import Step
 
 USABLE_MEMORY = 0.9
 """Share of a device's memory for weights and cache; the rest is workspace, graphs and the framework itself."""
@@ -42,11 +43,11 @@ class Setting:
 
     @property
     def prices(self) -> Prices:
-        """Measured ones where this very model was calibrated on the device, else what bytes and operations allow."""
+        """Measured ones where this very model was calibrated on the device, else from the device's table entry."""
         measured = self.device.measured
         if measured and measured.shape == shape_of(self.spec) and f"torch.{measured.dtype}" == str(self.dtype):
             return MeasuredPrices(self, measured.coefficients)
-        return FloorPrices(self)
+        return TablePrices(self)
 
 
 class Prices(Protocol):
@@ -63,32 +64,33 @@ class Prices(Protocol):
         """A sparse draft step."""
 
     def begin(self) -> float:
-        """What a sparse round costs before its first step (choosing the recall sets)."""
+        """What a sparse round costs beside its steps: gathering the importance and choosing the recall sets."""
 
 
 @dataclass(frozen=True, slots=True)
-class FloorPrices:
-    """The floors of `work`: no step takes less."""
+class TablePrices:
+    """The floors of `work`, and the device's `overheads` on top; without any, no step takes less."""
 
     setting: Setting
     measured: ClassVar[bool] = False
 
     def full(self, tokens: int) -> float:
         """See `Prices`."""
-        return self._seconds(tokens, self.setting.context)
+        return self._seconds(Step(self.setting.batch, tokens, self.setting.context))
 
     def draft(self) -> float:
         """See `Prices`."""
-        return self._seconds(1, self.setting.budget.positions(self.setting.context))
+        return self._seconds(Step(self.setting.batch, 1, self.setting.budget.positions(self.setting.context)))
 
     def begin(self) -> float:
-        """Nothing: the importance is a by-product of verifying, and choosing by it is not counted."""
-        return 0.0
+        """See `Prices`."""
+        return self._seconds(Step(self.setting.batch, 0, self.setting.context, learns=True, selects=True))
 
-    def _seconds(self, tokens: int, positions: int) -> float:
+    def _seconds(self, step: Step) -> float:
         setting, device = self.setting, self.setting.device
-        work = step_work(setting.spec, setting.dtype, setting.batch, tokens, positions)
-        return work.seconds(device.bandwidth, device.rate)
+        about = setting.spec, setting.dtype, step, device.bandwidth, device.rate
+        terms = terms_of(*about, device.overheads.few_tokens)
+        return floor_of(*about) + device.overheads.seconds(terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,10 @@ class Plan:
     verify_8: float
     """Cost of verifying 8 drafts."""
     measured: bool
-    """Costs are this device's own, measured with this model; else they are floors."""
+    """Costs are this device's own, measured with this model; else they come from the device table."""
     break_even: float | None
     """Acceptance from which a sparse draft pays; None: never."""
-    best: tuple[tuple[Acceptance, Best], ...]
+    best: tuple[tuple[Chances, Best], ...]
     """For each acceptance asked about, the best length of a sparse draft."""
     memory: Memory
 
@@ -167,18 +169,18 @@ class Plan:
         """v(g)."""
         return self.setting.prices.full(drafted + 1) / self.plain_seconds
 
-    def sparse(self, acceptance: Acceptance) -> Best:
+    def sparse(self, acceptance: Chances) -> Best:
         """The best length of a sparse draft."""
         return best_length(acceptance, self.c, lambda drafted: self.begin + self.verify(drafted))
 
-    def lookup(self, acceptance: Acceptance) -> Best:
+    def lookup(self, acceptance: Chances) -> Best:
         """The same for a drafter without forwards, such as `lookup`: c = 0."""
         return best_length(acceptance, 0.0, self.verify)
 
 
-def make_plan(setting: Setting, acceptances: Sequence[Acceptance]) -> Plan:
+def make_plan(setting: Setting, acceptances: Sequence[Chances]) -> Plan:
     """Plan one setting for each of `acceptances`."""
-    weights = step_weight_bytes(setting.spec, setting.dtype)
+    weights = setting.spec.step_weight_bytes(setting.dtype)
     cache = setting.spec.kv_bytes_per_token(setting.dtype) * setting.context * setting.batch
     prices = setting.prices
     plain = prices.full(1)

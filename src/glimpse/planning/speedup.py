@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from glimpse.errors import ArgumentError
 
@@ -24,6 +25,24 @@ FALL = 8
 
 Cost = Callable[[int], float]
 """v(g): the cost of verifying g drafts (g + 1 tokens), in plain steps."""
+
+
+class Chances(Protocol):
+    """Conditional acceptance by depth."""
+
+    def at(self, depth: int) -> float:
+        """P(token `depth` of a draft is accepted, given that all before it were); depths count from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByDepth:
+    """Acceptance measured depth by depth; past the last one it stays as there."""
+
+    chances: tuple[float, ...]
+
+    def at(self, depth: int) -> float:
+        """See `Chances`."""
+        return self.chances[min(depth, len(self.chances)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +60,7 @@ class Acceptance:
                 )
 
     def at(self, depth: int) -> float:
-        """P(token `depth` of a draft is accepted, given that all before it were); depths count from 1."""
+        """See `Chances`."""
         gone = min(depth - 1, FALL - 1) / (FALL - 1)
         return self.first + (self.last - self.first) * gone
 
@@ -65,7 +84,7 @@ def draft_cost(r: float, share: float) -> float:
     return (1 + share * r) / (1 + r)
 
 
-def tokens_per_round(acceptance: Acceptance, drafted: int) -> float:
+def tokens_per_round(acceptance: Chances, drafted: int) -> float:
     """E(g): tokens that a round of `drafted` drafts writes, the target's own one counted."""
     tokens, reached = 1.0, 1.0
     for depth in range(1, drafted + 1):
@@ -74,7 +93,7 @@ def tokens_per_round(acceptance: Acceptance, drafted: int) -> float:
     return tokens
 
 
-def speedup(acceptance: Acceptance, drafted: int, draft: float, verify: Cost) -> float:
+def speedup(acceptance: Chances, drafted: int, draft: float, verify: Cost) -> float:
     """S(g). 0 drafts is plain decoding: 1."""
     return tokens_per_round(acceptance, drafted) / (drafted * draft + verify(drafted)) if drafted else 1.0
 
@@ -90,7 +109,7 @@ class Best:
     """Tokens a round writes at that length."""
 
 
-def best_length(acceptance: Acceptance, draft: float, verify: Cost, most: int = MOST) -> Best:
+def best_length(acceptance: Chances, draft: float, verify: Cost, most: int = MOST) -> Best:
     """argmax over g = 0 ... most of S(g); the shortest on a tie."""
     rates = [speedup(acceptance, drafted, draft, verify) for drafted in range(most + 1)]
     drafted = rates.index(max(rates))

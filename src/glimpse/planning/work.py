@@ -8,6 +8,26 @@ import torch
 
 from glimpse.model.spec import DecoderSpec
 
+SCORE_BYTES = 4
+"""A position's importance for one layer and KV head: float32."""
+SELECTION_PASSES = 4
+"""Choosing recall sets writes and reads the new scores, and reads and writes the running ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a batch whose rows do the same."""
+
+    batch: int
+    tokens: int
+    """Query tokens of each row: 1 is a plain or a draft step, g + 1 a verification of g drafts, 0 no forward."""
+    positions: int
+    """Positions that each row's attention reads, once for all its tokens."""
+    learns: bool = False
+    """It writes the importance of every position it reads."""
+    selects: bool = False
+    """Recall sets are chosen behind it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -35,16 +55,10 @@ class StepWork:
         return sum(part.seconds(bandwidth, rate) for part in (self.linears, self.attention, self.head))
 
 
-def step_weight_bytes(spec: DecoderSpec, dtype: torch.dtype) -> int:
-    """W: weight bytes that a step reads. An untied embedding is only looked up, a few rows a step."""
-    looked_up = 0 if spec.tied else spec.vocab_size * spec.hidden_size
-    return (spec.parameters() - looked_up) * dtype.itemsize
-
-
 def step_work(spec: DecoderSpec, dtype: torch.dtype, batch: int, tokens: int, positions: int) -> StepWork:
     """`batch` rows of `tokens` query tokens each; each row's attention reads `positions`, once for all its tokens."""
     head = spec.vocab_size * spec.hidden_size
-    linears = step_weight_bytes(spec, dtype) // dtype.itemsize - head
+    linears = spec.step_weight_bytes(dtype) // dtype.itemsize - head
     queries = batch * tokens
     attended = 4 * spec.layers * spec.heads * spec.head_dim * queries * positions
     return StepWork(
@@ -52,3 +66,8 @@ def step_work(spec: DecoderSpec, dtype: torch.dtype, batch: int, tokens: int, po
         attention=Work(spec.kv_bytes_per_token(dtype) * batch * positions, attended),
         head=Work(head * dtype.itemsize, 2 * head * queries),
     )
+
+
+def score_bytes(spec: DecoderSpec, step: Step) -> int:
+    """Bytes of the importance of all positions that a step reads."""
+    return SCORE_BYTES * spec.layers * spec.kv_heads * step.batch * step.positions

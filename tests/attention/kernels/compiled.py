@@ -127,16 +127,17 @@ def fused_case() -> Case:
     return launch
 
 
-def narrow_case() -> Case:
+def narrow_case(tokens: int) -> Case:
     from glimpse.attention.triton.narrow import Narrow, NarrowConfig
 
     def launch() -> None:
-        x, weight = torch.zeros(2, 576, dtype=BF16), torch.zeros(3072, 576, dtype=BF16)
+        x, weight = torch.zeros(tokens, 576, dtype=BF16), torch.zeros(3072, 576, dtype=BF16)
         down, kv = torch.zeros(576, 1536, dtype=BF16), torch.zeros(3, 64, 64, dtype=BF16)
-        angle, ids = torch.zeros(64, 1, 64, dtype=BF16), torch.zeros(2, dtype=torch.int64)
-        narrow = Narrow(2, NarrowConfig(linked=True))
-        narrow.qkv(x, x[0], 1e-5, weight[:960], angle, angle, ids, ids, kv, kv, 9)
-        narrow.add(narrow.gated(x, x[0], 1e-5, weight), down, x)
+        angle, ids = torch.zeros(64, 1, 64, dtype=BF16), torch.zeros(tokens, dtype=torch.int64)
+        narrow = Narrow(tokens, 576, "cpu", NarrowConfig.fit(tokens, True))
+        q = narrow.qkv(x, x[0], 1e-5, weight[:960], angle, angle, ids, ids, kv, kv, 9)
+        narrow.output(q.flatten(1), weight[:576], x)
+        narrow.down(narrow.gated(x, x[0], 1e-5, weight), down, x)
 
     return launch
 
@@ -180,7 +181,7 @@ CASES: dict[str, Case] = {
     "select": select_case(),
     "select-long": select_case(32768),
     "fused": fused_case(),
-    "narrow": narrow_case(),
+    **{f"narrow-{tokens}": narrow_case(tokens) for tokens in (8, 16, 32, 64, 128, 256, 576)},
     "rows": rows_case(),
     "sample": sample_case(BF16),
     "sample-float32": sample_case(torch.float32),

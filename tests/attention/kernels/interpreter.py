@@ -1,10 +1,12 @@
-"""A repair of Triton 3.6's interpreter for numpy 2.4 and up, where int() of an array of one element is an error."""
+"""Repairs of Triton 3.6's interpreter: bounds of loops under numpy 2.4 and up, and products of bfloat16."""
 
 from __future__ import annotations
 
+import triton.language as tl
 from triton.runtime import interpreter
 
 _patch_tensor = interpreter._patch_lang_tensor
+_create_dot = interpreter.InterpreterBuilder.create_dot
 
 
 def _patched(tensor, scope):
@@ -12,6 +14,19 @@ def _patched(tensor, scope):
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
 
+def _wide(handle):
+    """bfloat16 is held as the bits of an unsigned integer, which the interpreter would multiply as they are."""
+    if handle.dtype != tl.bfloat16:
+        return handle
+    data = interpreter._convert_float(handle.data, tl.bfloat16, tl.float32, None).view("float32")
+    return interpreter.TensorHandle(data, tl.float32)
+
+
+def _dot(self, a, b, *rest):
+    return _create_dot(self, _wide(a), _wide(b), *rest)
+
+
 def repair() -> None:
-    """Lets loops run to bounds that a kernel loaded or computed."""
+    """Lets loops run to bounds that a kernel loaded or computed, and multiplies bfloat16 by its values."""
     interpreter._patch_lang_tensor = _patched
+    interpreter.InterpreterBuilder.create_dot = _dot

@@ -12,7 +12,20 @@ import triton
 
 A_FEW_WORDS = 64
 """Bytes a thread that may be spilled: the selection in registers uses them to the last."""
-CASES = ("verify-8b", "verify-135m", "tree-8b", "draft-8b", "draft-135m", "select", "fused", "sample", "narrow", "rows")
+CASES = (
+    "verify-8b",
+    "verify-135m",
+    "tree-8b",
+    "draft-8b",
+    "draft-135m",
+    "select",
+    "fused",
+    "sample",
+    "narrow-8",
+    "narrow-64",
+    "narrow-576",
+    "rows",
+)
 
 
 @pytest.mark.skipif(

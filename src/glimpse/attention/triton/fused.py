@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, empty, empty_like
 
+from glimpse.attention.triton.linked import await_previous, launch_options, release
 from glimpse.attention.triton.sizes import padded
 
 GATED_BLOCK = 1024
@@ -25,7 +26,10 @@ def _norm_kernel(
     SIZE: tl.constexpr,
     SIZE_PAD: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    LINKED: tl.constexpr,
 ) -> None:
+    await_previous(LINKED)
+    release(LINKED)
     column = tl.arange(0, SIZE_PAD)
     inside = column < SIZE
     at = tl.program_id(0).to(tl.int64) * SIZE + column
@@ -42,14 +46,18 @@ def _norm_kernel(
 
 
 def rms_norm(
-    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, out: Tensor | None = None
-) -> Tensor:
-    """RMSNorm of `x` [N, size], or of `residual` + `x`, which is then left in `residual` [N, size]."""
+    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, out: Tensor | None = None, *,
+    linked: bool = False,
+) -> Tensor:  # fmt: skip
+    """RMSNorm of `x` [N, size], or of `residual` + `x`, which is then left in `residual` [N, size].
+
+    `linked`: programmatic dependent launch (`linked`).
+    """
     out = empty_like(x) if out is None else out
     size = x.shape[1]
     _norm_kernel[(x.shape[0],)](
         x, residual, weight, out, eps, SIZE=size, SIZE_PAD=padded(size), RESIDUAL=residual is not None,
-        num_warps=4 if size <= 2048 else 8,
+        num_warps=4 if size <= 2048 else 8, **launch_options(linked),
     )  # fmt: skip
     return out
 

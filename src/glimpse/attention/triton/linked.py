@@ -13,7 +13,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 @triton.jit
 def release(LINKED: tl.constexpr) -> None:
-    """Lets the next kernel start. Call it after the wait: else a whole chain starts, and fills the GPU waiting."""
+    """Lets the next kernel start. Call it after the wait, or in few kernels of a chain before it.
+
+    Where all call it before, the whole chain starts, and fills the GPU waiting.
+    """
     if LINKED:
         gdc_launch_dependents()
 

@@ -90,7 +90,6 @@ def recalled_kernel(
 ) -> None:
     """One piece of one row and key/value head; see `Recalled` for the tensors."""
     piece, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(lengths + row)
     base, count = tl.load(bases + row), tl.load(counts + row)
     selected += row.to(tl.int64) * selected_row + head * selected_head
     keys += head.to(tl.int64) * head_stride
@@ -99,7 +98,6 @@ def recalled_kernel(
     begin = piece * SHARE
     index = begin + tl.arange(0, BLOCK)
     slot = tl.load(selected + index, mask=index < PLACES, other=0)
-    count = tl.where(length > 0, count, 0)
     pieces = tl.maximum((count + SHARE - 1) // SHARE, 1)
     if piece >= pieces:
         await_previous(LINKED)
@@ -112,6 +110,8 @@ def recalled_kernel(
     await_previous(LINKED)
     release(LINKED)
 
+    # The rows' lengths are of this very step: a chain of early launches may get here before they are written.
+    length = tl.load(lengths + row)
     m, d = tl.arange(0, M), tl.arange(0, DIM_PAD)
     wanted = (m < GROUP)[:, None] & (d < DIM)[None, :]
     q_at = q + row * q_stride + (head * GROUP + m)[:, None] * DIM + d[None, :]
@@ -133,8 +133,8 @@ def recalled_kernel(
             new_k, new_v = _fetch(keys, values, own, position < length, DIM, DIM_PAD)
             peak, total, mixed = _step(q_block, new_k, new_v, position < length, scale, peak, total, mixed)
 
-    found = total > 0
-    mixed = mixed / tl.where(found, total, 1.0)[:, None]
+    found = (total > 0) & (length > 0)
+    mixed = tl.where(found[:, None], mixed / tl.where(found, total, 1.0)[:, None], 0.0)
     heads = row * (KV_HEADS * GROUP) + head * GROUP
     if pieces == 1:
         tl.store(out + (heads + m)[:, None] * DIM + d[None, :], mixed.to(out.dtype.element_ty), mask=wanted)

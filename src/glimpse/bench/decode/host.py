@@ -15,7 +15,7 @@ from glimpse.bench.held import WINDOW, Held
 from glimpse.cache.recall import ImportanceWindow
 from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import build_engine, refuse_unused
-from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.request import Progress, Request
@@ -51,7 +51,7 @@ class EngineCell:
         self.reads_cache = bool(DRAFTERS.get(drafter).needs_forward)
         self._tokens, self._drafter, self._budget = room + _SLACK, drafter, budget
         self._loaded = load(checkpoint, self.context + self._tokens + longest, self.rows + 1)
-        self._engines: dict[int, Engine] = {0: build_engine(self._loaded, EngineOptions("none", "fixed"))}
+        self._engines: dict[int, EngineFace] = {0: build_engine(self._loaded, EngineOptions("none", "fixed"))}
         self._engine = self._engines[0]
         self._prompts = [list(prompt) for prompt in prompts]
         self._running: list[Request] = []
@@ -142,7 +142,7 @@ class EngineCell:
             self._engine.cancel(request)
         self._running = []
 
-    def _made(self, drafts: int) -> Engine:
+    def _made(self, drafts: int) -> EngineFace:
         if drafts not in self._engines:
             options = EngineOptions(self._drafter, "fixed", draft_tokens=drafts)
             if self.reads_cache:
@@ -178,5 +178,5 @@ def _learning(drafter: Any, wanted: bool) -> Iterator[None]:
         del drafter.importance
 
 
-def _silent(engine: Engine) -> None:
+def _silent(engine: EngineFace) -> None:
     """Hears progress and says nothing."""

@@ -34,8 +34,10 @@ class FusedForward:
         positions = torch.arange(width, device=decoder.device)
         rotation = decoder.rotary.at(positions, positions + 1, decoder.dtype)
         self._cos, self._sin = rotation.cos.contiguous(), rotation.sin.contiguous()
-        self._layers = narrow_layers(decoder)
-        self.narrow = narrow or NarrowConfig(linked=links(decoder.device))
+        self._layers, self._linked = narrow_layers(decoder), links(decoder.device)
+        self.narrow = narrow
+        """How launches of narrow models are cut up; None: by the number of tokens."""
+        self._narrows: dict[tuple[int, NarrowConfig], Narrow] = {}
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[N, hidden] of `tokens` [N] int64."""
@@ -71,16 +73,24 @@ class FusedForward:
     def _narrow(
         self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
     ) -> Tensor:
-        narrow, pool, heads = Narrow(len(residual), self.narrow), self._pool, self._decoder.spec.heads
+        narrow, pool, heads = self._launches(len(residual)), self._pool, self._decoder.spec.heads
         for index, layer in enumerate(layers):
             first, second = layer.attention_norm, layer.mlp_norm
             q = narrow.qkv(
                 residual, first.weight, first.eps, layer.qkv, self._cos, self._sin, positions, slots,
                 pool.keys[index], pool.values[index], heads,
             )  # fmt: skip
-            narrow.add(mix(index, q).flatten(1), layer.output, residual)
-            narrow.add(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
+            narrow.output(mix(index, q).flatten(1), layer.output, residual)
+            narrow.down(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
         return _norm(residual, self._decoder.norm)
+
+    def _launches(self, tokens: int) -> Narrow:
+        """Kept, for graphs hold on to their buffers."""
+        config, decoder = self.narrow or NarrowConfig.fit(tokens, self._linked), self._decoder
+        key = tokens, config
+        if key not in self._narrows:
+            self._narrows[key] = Narrow(tokens, decoder.spec.hidden_size, decoder.device, config)
+        return self._narrows[key]
 
 
 def _norm(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from glimpse.model import Decoder
@@ -30,8 +31,8 @@ class NarrowLayer:
 
 def narrow_layers(decoder: Decoder) -> list[NarrowLayer]:
     """The layers for the narrow path; none where the model has a part that it does not do."""
-    if decoder.spec.hidden_size > WIDEST:
-        return []
+    if decoder.spec.hidden_size > WIDEST or (decoder.device.type == "cuda" and decoder.dtype == torch.float32):
+        return []  # The matrix units do not take float32.
     layers = [_narrow(layer) for layer in decoder.layers]
     return [layer for layer in layers if layer is not None] if None not in layers else []
 

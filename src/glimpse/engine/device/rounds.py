@@ -30,7 +30,7 @@ class DeviceRounds:
         """`vocab`: ids below it may be picked (the tokenizer's size)."""
         self.rows, self.recall, self.settings = rows, recall, settings
         self._core = Core(decoder, pool, rows, recall, settings, vocab)
-        self.forward = self._core.forward
+        self.forward, self.vocab = self._core.forward, vocab
         self._work: dict[int, Work] = {}
         self.graphs = Graphs(decoder.device, self._core.quiet)
 
