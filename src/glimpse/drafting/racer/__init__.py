@@ -1,0 +1,1 @@
+"""RACER on the host: `drafter` joins `automaton` (retrieved n-grams) and `successors` (recycled logits) by `merging`."""

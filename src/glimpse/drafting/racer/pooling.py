@@ -1,0 +1,90 @@
+"""What the automaton proposes: the subtrees below its state and the state's failure chain, pooled, best first."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glimpse.drafting import frontier
+from glimpse.drafting.compiled import compiled
+from glimpse.drafting.frontier import Items, Keys
+from glimpse.drafting.racer.ngrams import CHILD, COUNT, DEPTH, FAIL, NEXT, TOKEN, Ends, Nodes
+
+Weights = NDArray[np.float64]
+"""[capacity + 1] scratch: blended probability of a child in its own context, negative once a longer context knows it."""
+Contexts = NDArray[np.int64]
+"""[2, length + 1] scratch: a failure chain, longest first, and how often each of its nodes was followed."""
+
+
+@compiled
+def _followed(nodes: Nodes, node: int) -> int:
+    """How often a token came after the node, of those that were not evicted."""
+    total, child = 0, nodes[node, CHILD]
+    while child != 0:
+        total += nodes[child, COUNT]
+        child = nodes[child, NEXT]
+    return total
+
+
+@compiled
+def _weigh(nodes: Nodes, weights: Weights, contexts: Contexts, count: int, escape: float) -> None:
+    """P(child | context) for every child of the contexts, `contexts[0, 0]` being the longest.
+
+    From the shortest context on, P_k = (visits of the child + escape · P_{k-1}) / (visits of all + escape); the child's
+    failure link is the same token in the next shorter context.
+    """
+    for level in range(count - 1, -1, -1):
+        contexts[1, level] = _followed(nodes, contexts[0, level])
+        child = nodes[contexts[0, level], CHILD]
+        while child != 0:
+            shorter = 0.0
+            if level < count - 1:
+                shorter = weights[nodes[child, FAIL]]
+                weights[nodes[child, FAIL]] = -1.0
+            weights[child] = (nodes[child, COUNT] + escape * shorter) / (contexts[1, level] + escape)
+            child = nodes[child, NEXT]
+
+
+@compiled
+def _expand(
+    nodes: Nodes, weights: Weights, keys: Keys, items: Items, size: int, longest: int, depth: int, parent: int,
+    reach: float, contexts: Contexts, settings: NDArray[np.float64],
+) -> int:  # fmt: skip
+    """Pushes what may follow a draft node of `depth` whose longest context is `longest`; returns the heap's size."""
+    escape, floor, shortest = settings[0], settings[1], int(settings[2])
+    count = 0
+    while nodes[longest, DEPTH] - depth >= shortest:
+        contexts[0, count] = longest
+        count += 1
+        longest = nodes[longest, FAIL]
+    _weigh(nodes, weights, contexts, count, escape)
+    for level in range(count):
+        child = nodes[contexts[0, level], CHILD]
+        while child != 0:
+            chance = reach * weights[child]
+            if chance >= floor:
+                token, match = nodes[child, TOKEN], nodes[child, DEPTH]
+                size = frontier.push(keys, items, size, chance, -size, parent, token, child, depth + 1, match)
+            child = nodes[child, NEXT]
+        reach *= escape / (contexts[1, level] + escape)
+    return size
+
+
+@compiled
+def pool(
+    nodes: Nodes, ends: Ends, held: int, weights: Weights, keys: Keys, items: Items, contexts: Contexts,
+    settings: NDArray[np.float64], depth: int,
+    tokens: NDArray[np.int64], parents: NDArray[np.int64], reach: NDArray[np.float32],
+) -> int:  # fmt: skip
+    """Fills `tokens`, `parents` and `reach` with the likeliest nodes down to `depth`; returns how many."""
+    count = 0
+    size = _expand(nodes, weights, keys, items, 0, ends[0, held], 0, -1, 1.0, contexts, settings)
+    while size > 0 and count < len(tokens):
+        size = frontier.pop(keys, items, size)
+        parents[count], tokens[count] = items[size, frontier.PARENT], items[size, frontier.TOKEN]
+        reach[count] = keys[size]
+        node, below = items[size, frontier.NODE], items[size, frontier.DEPTH]
+        if below < depth:
+            size = _expand(nodes, weights, keys, items, size, node, below, count, keys[size], contexts, settings)
+        count += 1
+    return count

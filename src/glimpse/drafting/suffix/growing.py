@@ -1,0 +1,74 @@
+"""A draft from a match: what followed it, split by how often, and on through the ends of the text."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glimpse.drafting import frontier
+from glimpse.drafting.compiled import compiled
+from glimpse.drafting.frontier import Items, Keys
+from glimpse.drafting.suffix.states import COUNT, EDGE, END, LENGTH, LINK, NEXT, TO, TOKEN, Edges, States
+
+
+@compiled
+def _followed(states: States, edges: Edges, state: int) -> int:
+    """How often a token came after the state."""
+    total, edge = 0, states[state, EDGE]
+    while edge != 0:
+        if edges[edge, TOKEN] >= 0:
+            total += states[edges[edge, TO], COUNT]
+        edge = edges[edge, NEXT]
+    return total
+
+
+@compiled
+def _expand(
+    states: States, edges: Edges, keys: Keys, items: Items, size: int, state: int, match: int, depth: int, parent: int,
+    reach: float, rates: NDArray[np.float64], floor: float,
+) -> int:  # fmt: skip
+    """Pushes what may follow `state`, of which `match` tokens are matched; returns the heap's size.
+
+    Where the text ends it goes on from the longest suffix that does not end there, so that a loop is drafted whole.
+    """
+    total = _followed(states, edges, state)
+    while total == 0 and state != 0:
+        state = states[state, LINK]
+        match = states[state, LENGTH]
+        total = _followed(states, edges, state)
+    if match == 0:
+        return size
+    share = reach * rates[min(match, len(rates)) - 1] / total
+    edge = states[state, EDGE]
+    while edge != 0:
+        target = edges[edge, TO]
+        chance = share * states[target, COUNT]
+        if edges[edge, TOKEN] >= 0 and chance >= floor:
+            tie, token = states[target, END], edges[edge, TOKEN]
+            size = frontier.push(keys, items, size, chance, tie, parent, token, target, depth + 1, match + 1)
+        edge = edges[edge, NEXT]
+    return size
+
+
+@compiled
+def grow(
+    states: States, edges: Edges, keys: Keys, items: Items, state: int, match: int, rates: NDArray[np.float64],
+    floor: float, depth: int,
+    tokens: NDArray[np.int64], parents: NDArray[np.int64], reach: NDArray[np.float32], matches: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Fills the last four with the likeliest nodes down to `depth`, `matches` with their matched lengths.
+
+    Returns how many there are.
+    """
+    count = 0
+    size = _expand(states, edges, keys, items, 0, state, match, 0, -1, 1.0, rates, floor)
+    while size > 0 and count < len(tokens):
+        size = frontier.pop(keys, items, size)
+        parents[count], tokens[count] = items[size, frontier.PARENT], items[size, frontier.TOKEN]
+        reach[count], matches[count] = keys[size], items[size, frontier.MATCH]
+        node, below, chance = items[size, frontier.NODE], items[size, frontier.DEPTH], keys[size]
+        if below < depth:
+            matched = matches[count]
+            size = _expand(states, edges, keys, items, size, node, matched, below, count, chance, rates, floor)
+        count += 1
+    return count
