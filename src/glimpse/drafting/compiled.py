@@ -12,10 +12,11 @@ R = TypeVar("R")
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` compiled at its first call (no bounds checks); it may release neither memory nor exceptions of its own.
+    """`function`, compiled at its first call, without bounds checks and without the interpreter's lock.
 
     The machine code is kept where numba keeps it: `$NUMBA_CACHE_DIR`, else beside the module, else (a package folder
-    that cannot be written) the user's cache folder. Where none can be written, it is compiled anew in each process.
+    that cannot be written) in the user's cache folder. Where none can be written, each process compiles anew. Numba
+    notices when the function's own module changes, not when one whose functions it calls does: then `make clean`.
     """
     try:
         return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]

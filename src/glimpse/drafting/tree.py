@@ -55,8 +55,8 @@ class Tree:
 
     def confidence(self) -> NDArray[np.float32]:
         """[n] probability of each node once its parent is accepted: what `Draft.confidence` holds."""
-        reach = np.append(self.reach, np.float32(1))  # index -1: the last committed token
-        return self.reach / np.maximum(reach[self.parents], np.float32(1e-30))
+        above = np.append(self.reach, np.float32(1))[self.parents]  # index -1: the last committed token
+        return np.divide(self.reach, above, dtype=np.float32)
 
     def _child(self, parent: int, token: int) -> int:
         found = np.flatnonzero((self.parents == parent) & (self.tokens == token))

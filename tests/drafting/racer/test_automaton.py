@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.drafting.racer.brute import Brute, by_use, strings
 
 from glimpse.drafting.racer import ngrams
 from glimpse.drafting.racer.automaton import FLOOR, Automaton
 from glimpse.drafting.tree import Source
 from glimpse.errors import ArgumentError
-from tests.drafting.racer.brute import Brute, by_use, strings
 
 TEXTS = st.integers(1, 6).flatmap(lambda top: st.lists(st.integers(0, top), max_size=60))
 SIZES = st.integers(2, 4).flatmap(lambda length: st.tuples(st.integers(length * (length + 1), 60), st.just(length)))

@@ -1,1 +1,1 @@
-"""RACER on the host: `drafter` joins `automaton` (retrieved n-grams) and `successors` (recycled logits) by `merging`."""
+"""RACER on the host: `drafter` over `automaton` (retrieved n-grams), `successors` (recycled logits) and `merging`."""

@@ -28,7 +28,7 @@ class Automaton:
     """
 
     def __init__(self, capacity: int = 10_000, length: int = 10) -> None:
-        """n-grams of at most `length` tokens. Raises ArgumentError where `capacity` cannot hold two windows' n-grams."""
+        """n-grams of at most `length` tokens. Raises ArgumentError for a capacity below those of two windows."""
         least = length * (length + 1)
         if length < 2 or capacity < least:
             raise ArgumentError(f"{capacity} nodes for n-grams of {length}: give a length >= 2 and >= {least} nodes")
@@ -56,8 +56,8 @@ class Automaton:
         reach = np.empty(budget, np.float32)
         held = int(self._meta[ngrams.HELD])
         count = 0 if depth < 1 else pool(
-            self._nodes, self._ends, held, self._weights, self._keys, self._items, self._contexts, self._settings, depth,
-            tokens, parents, reach,
+            self._nodes, self._ends, held, self._weights, self._keys, self._items, self._contexts, self._settings,
+            depth, tokens, parents, reach,
         )  # fmt: skip
         source = np.full(count, Source.AUTOMATON, np.uint8)
         return Tree(tokens[:count], parents[:count], reach[:count], source)

@@ -68,7 +68,7 @@ class RacerDrafter:
     importance = 0
 
     def __init__(self, budget: int = 64, suffix: bool = False) -> None:
-        """At most `budget` nodes a row; `suffix` adds matches beyond 10 tokens. Raises ArgumentError for a wild budget."""
+        """`budget` nodes a row; `suffix` adds matches beyond 10 tokens. Raises ArgumentError for a wild budget."""
         if budget not in BUDGETS:
             raise ArgumentError(f"racer drafts of {budget} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
         self.budget, self.suffix = budget, suffix

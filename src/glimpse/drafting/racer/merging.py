@@ -72,9 +72,9 @@ def _fill(
             continue
         above = np.float32(1) if parent < 0 else reach[parent]
         for rank in range(min(wide, successors.shape[1])):
-            if chances[token, rank] <= 0:
-                break
             chance = above * chances[token, rank]
+            if chance <= 0:
+                break
             node = _find(tokens, parents, count, parent, successors[token, rank])
             if node >= 0:
                 reach[node] = max(reach[node], chance)

@@ -123,7 +123,7 @@ def _add(nodes: Nodes, buckets: Buckets, meta: Meta, parent: int, token: int, fa
 
 @compiled
 def _refresh(nodes: Nodes, ends: Ends, longest: int) -> None:
-    """Uses every substring of the last `longest` tokens, longer ones first: parents and failure links come out newer."""
+    """Uses every substring of the last `longest` tokens, longer ones first: parents and failure links end up newer."""
     ends[1, : longest + 1] = ends[0, : longest + 1]
     for size in range(longest, 0, -1):
         for last in range(size, longest + 1):

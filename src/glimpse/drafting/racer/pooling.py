@@ -11,7 +11,7 @@ from glimpse.drafting.frontier import Items, Keys
 from glimpse.drafting.racer.ngrams import CHILD, COUNT, DEPTH, FAIL, NEXT, TOKEN, Ends, Nodes
 
 Weights = NDArray[np.float64]
-"""[capacity + 1] scratch: blended probability of a child in its own context, negative once a longer context knows it."""
+"""[capacity + 1] scratch: blended probability of a child in its context, negative once a longer context knows it."""
 Contexts = NDArray[np.int64]
 """[2, length + 1] scratch: a failure chain, longest first, and how often each of its nodes was followed."""
 

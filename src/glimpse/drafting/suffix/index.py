@@ -89,9 +89,7 @@ class SuffixIndex:
         found = states.follow(self._states, self._edges, self._buckets, match.state, match.length, read)
         return Match(*found)
 
-    def propose(
-        self, match: Match, rates: NDArray[np.float64], budget: int, depth: int, source: Source
-    ) -> Proposal:
+    def propose(self, match: Match, rates: NDArray[np.float64], budget: int, depth: int, source: Source) -> Proposal:
         """What followed the match: the likeliest `budget` nodes down to `depth`.
 
         `rates[m - 1]` is the probability that the token after a match of m tokens is one that came there before (the

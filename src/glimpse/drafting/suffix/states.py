@@ -1,4 +1,4 @@
-"""A suffix automaton in arrays, grown token by token: every substring of a text, with how often and where last it ended.
+"""A suffix automaton in arrays, grown by tokens: every substring of a text, with how often and where last it ended.
 
 Blumer et al. 1985. Amortised O(1) a token, whatever the text. Tokens below 0 separate texts: they are matched and
 proposed by nobody.
@@ -21,7 +21,7 @@ EDGE_FIELDS = 4
 STATES, EDGES, LAST = range(3)
 """Of `meta`: states and edges in use (the unused first ones included), the state of the whole text."""
 COUNTED = 64
-"""An occurrence is counted for the longest 64 states that end there: all of them, unless a text is highly repetitive."""
+"""An occurrence is counted for the longest 64 states that end there: for all, unless a text is highly repetitive."""
 
 States = NDArray[np.int32]
 Edges = NDArray[np.int32]
@@ -132,7 +132,7 @@ def read(states: States, edges: Edges, buckets: Buckets, meta: Meta, tokens: NDA
 def follow(
     states: States, edges: Edges, buckets: Buckets, state: int, length: int, tokens: NDArray[np.int64]
 ) -> tuple[int, int]:
-    """The longest suffix of what was followed so far, which `state` and `length` stand for, and `tokens` that occurs."""
+    """The longest suffix that occurs, of a text so far (`state` and `length` are its longest) and `tokens`."""
     for token in tokens:
         # Since the last call, shorter substrings of the state may have been given a state of their own.
         while state != 0 and states[states[state, LINK], LENGTH] >= length:
