@@ -17,7 +17,7 @@ Items = NDArray[np.int64]
 
 
 def frontier(capacity: int) -> tuple[Keys, Items]:
-    """An empty heap's arrays, [capacity] probabilities and [capacity, 6] entries. Its size is kept by the user."""
+    """An empty heap's arrays, [capacity] probabilities and [capacity, 6] entries. Its size is the user's to keep."""
     return np.empty(capacity), np.empty((capacity, WIDTH), np.int64)
 
 
@@ -33,23 +33,15 @@ def before(keys: Keys, items: Items, first: int, second: int) -> bool:
 def swap(keys: Keys, items: Items, first: int, second: int) -> None:
     """Exchanges two entries."""
     keys[first], keys[second] = keys[second], keys[first]
-    for column in range(WIDTH):
+    for column in range(items.shape[1]):
         held = items[first, column]
         items[first, column] = items[second, column]
         items[second, column] = held
 
 
 @compiled
-def push(
-    keys: Keys, items: Items, size: int, key: float,
-    tie: int, parent: int, token: int, node: int, depth: int, match: int,
-) -> int:  # fmt: skip
-    """Adds an entry and returns the new size; a full heap stays as it is."""
-    if size == len(keys):
-        return size
-    keys[size] = key
-    items[size, TIE], items[size, PARENT], items[size, TOKEN] = tie, parent, token
-    items[size, NODE], items[size, DEPTH], items[size, MATCH] = node, depth, match
+def push(keys: Keys, items: Items, size: int) -> int:
+    """Takes the entry that was written at index `size` into the heap, and returns the new size."""
     place = size
     while place > 0 and before(keys, items, place, (place - 1) // 2):
         swap(keys, items, place, (place - 1) // 2)

@@ -65,7 +65,7 @@ def _fill(
     queue[0, 0], queue[0, 1], queue[0, 2] = -1, breadth, 0
     begin, end = 0, 1
     while begin < end:
-        parent, wide, deep = queue[begin]
+        parent, wide, deep = queue[begin, 0], queue[begin, 1], queue[begin, 2]
         begin += 1
         token = root if parent < 0 else tokens[parent]
         if deep == depth or token < 0 or token >= len(successors):
@@ -75,7 +75,7 @@ def _fill(
             chance = above * chances[token, rank]
             if chance <= 0:
                 break
-            node = _find(tokens, parents, count, parent, successors[token, rank])
+            node = _find(tokens, parents, count, parent, int(successors[token, rank]))
             if node >= 0:
                 reach[node] = max(reach[node], chance)
             elif count == len(tokens):

@@ -53,12 +53,13 @@ def child_of(nodes: Nodes, buckets: Buckets, parent: int, token: int) -> int:
 def _unhash(nodes: Nodes, buckets: Buckets, node: int) -> None:
     """Takes a node out of the hash table and closes the gap (linear probing without tombstones)."""
     mask = len(buckets) - 1
-    gap = bucket_of(nodes[node, PARENT], nodes[node, TOKEN], mask)
+    gap = bucket_of(int(nodes[node, PARENT]), int(nodes[node, TOKEN]), mask)
     while buckets[gap] != node:
         gap = (gap + 1) & mask
     place = (gap + 1) & mask
     while buckets[place] != 0:
-        home = bucket_of(nodes[buckets[place], PARENT], nodes[buckets[place], TOKEN], mask)
+        other = buckets[place]
+        home = bucket_of(int(nodes[other, PARENT]), int(nodes[other, TOKEN]), mask)
         if (place - home) & mask >= (place - gap) & mask:
             buckets[gap] = buckets[place]
             gap = place
@@ -84,7 +85,7 @@ def _put_newest(nodes: Nodes, node: int) -> None:
 @compiled
 def _evict(nodes: Nodes, buckets: Buckets) -> int:
     """Removes the least recently used node, a leaf that is nobody's failure link, and returns it."""
-    node = nodes[0, NEWER]
+    node = int(nodes[0, NEWER])
     _unlink(nodes, node)
     _unhash(nodes, buckets, node)
     after, previous = nodes[node, NEXT], nodes[node, PREVIOUS]
@@ -94,7 +95,7 @@ def _evict(nodes: Nodes, buckets: Buckets) -> int:
         nodes[nodes[node, PARENT], CHILD] = after
     if after != 0:
         nodes[after, PREVIOUS] = previous
-    return int(node)
+    return node
 
 
 @compiled
@@ -124,10 +125,11 @@ def _add(nodes: Nodes, buckets: Buckets, meta: Meta, parent: int, token: int, fa
 @compiled
 def _refresh(nodes: Nodes, ends: Ends, longest: int) -> None:
     """Uses every substring of the last `longest` tokens, longer ones first: parents and failure links end up newer."""
-    ends[1, : longest + 1] = ends[0, : longest + 1]
+    for size in range(longest + 1):
+        ends[1, size] = ends[0, size]
     for size in range(longest, 0, -1):
         for last in range(size, longest + 1):
-            node = ends[1, last]
+            node = int(ends[1, last])
             _unlink(nodes, node)
             _put_newest(nodes, node)
             ends[1, last] = nodes[node, PARENT]
@@ -137,10 +139,11 @@ def _refresh(nodes: Nodes, ends: Ends, longest: int) -> None:
 def _read(nodes: Nodes, buckets: Buckets, ends: Ends, meta: Meta, token: int) -> None:
     """Appends one token to the text."""
     longest = min(meta[HELD] + 1, ends.shape[1] - 1)
-    ends[1, : longest + 1] = ends[0, : longest + 1]
+    for size in range(longest + 1):
+        ends[1, size] = ends[0, size]
     known = 0
     for size in range(1, longest + 1):
-        node = child_of(nodes, buckets, ends[1, size - 1], token)
+        node = child_of(nodes, buckets, int(ends[1, size - 1]), token)
         if node == 0:
             break
         ends[0, size] = node
@@ -148,7 +151,7 @@ def _read(nodes: Nodes, buckets: Buckets, ends: Ends, meta: Meta, token: int) ->
         _unlink(nodes, node)  # newest before any eviction, so that making room cannot take it away
         _put_newest(nodes, node)
     for size in range(known + 1, longest + 1):
-        ends[0, size] = _add(nodes, buckets, meta, ends[1, size - 1], token, ends[0, size - 1])
+        ends[0, size] = _add(nodes, buckets, meta, int(ends[1, size - 1]), token, int(ends[0, size - 1]))
     for size in range(1, longest + 1):
         nodes[ends[0, size], COUNT] += 1
     meta[HELD] = longest

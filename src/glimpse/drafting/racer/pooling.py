@@ -34,7 +34,7 @@ def _weigh(nodes: Nodes, weights: Weights, contexts: Contexts, count: int, escap
     failure link is the same token in the next shorter context.
     """
     for level in range(count - 1, -1, -1):
-        contexts[1, level] = _followed(nodes, contexts[0, level])
+        contexts[1, level] = _followed(nodes, int(contexts[0, level]))
         child = nodes[contexts[0, level], CHILD]
         while child != 0:
             shorter = 0.0
@@ -62,9 +62,12 @@ def _expand(
         child = nodes[contexts[0, level], CHILD]
         while child != 0:
             chance = reach * weights[child]
-            if chance >= floor:
-                token, match = nodes[child, TOKEN], nodes[child, DEPTH]
-                size = frontier.push(keys, items, size, chance, -size, parent, token, child, depth + 1, match)
+            if chance >= floor and size < len(keys):
+                keys[size] = chance
+                items[size, frontier.TIE], items[size, frontier.PARENT] = -size, parent
+                items[size, frontier.TOKEN], items[size, frontier.NODE] = nodes[child, TOKEN], child
+                items[size, frontier.DEPTH] = depth + 1
+                size = frontier.push(keys, items, size)
             child = nodes[child, NEXT]
         reach *= escape / (contexts[1, level] + escape)
     return size
@@ -77,14 +80,17 @@ def pool(
     tokens: NDArray[np.int64], parents: NDArray[np.int64], reach: NDArray[np.float32],
 ) -> int:  # fmt: skip
     """Fills `tokens`, `parents` and `reach` with the likeliest nodes down to `depth`; returns how many."""
-    count = 0
-    size = _expand(nodes, weights, keys, items, 0, ends[0, held], 0, -1, 1.0, contexts, settings)
-    while size > 0 and count < len(tokens):
+    count, size = 0, 0
+    node, below, chance = int(ends[0, held]), 0, 1.0
+    while True:
+        if below < depth:
+            size = _expand(
+                nodes, weights, keys, items, size, node, below, count - 1, chance, contexts, settings
+            )  # fmt: skip
+        if size == 0 or count == len(tokens):
+            return count
         size = frontier.pop(keys, items, size)
         parents[count], tokens[count] = items[size, frontier.PARENT], items[size, frontier.TOKEN]
-        reach[count] = keys[size]
-        node, below = items[size, frontier.NODE], items[size, frontier.DEPTH]
-        if below < depth:
-            size = _expand(nodes, weights, keys, items, size, node, below, count, keys[size], contexts, settings)
+        node, below, chance = items[size, frontier.NODE], items[size, frontier.DEPTH], keys[size]
+        reach[count] = chance
         count += 1
-    return count

@@ -33,8 +33,8 @@ def _expand(
     """
     total = _followed(states, edges, state)
     while total == 0 and state != 0:
-        state = states[state, LINK]
-        match = states[state, LENGTH]
+        state = int(states[state, LINK])
+        match = int(states[state, LENGTH])
         total = _followed(states, edges, state)
     if match == 0:
         return size
@@ -43,9 +43,12 @@ def _expand(
     while edge != 0:
         target = edges[edge, TO]
         chance = share * states[target, COUNT]
-        if edges[edge, TOKEN] >= 0 and chance >= floor:
-            tie, token = states[target, END], edges[edge, TOKEN]
-            size = frontier.push(keys, items, size, chance, tie, parent, token, target, depth + 1, match + 1)
+        if edges[edge, TOKEN] >= 0 and chance >= floor and size < len(keys):
+            keys[size] = chance
+            items[size, frontier.TIE], items[size, frontier.PARENT] = states[target, END], parent
+            items[size, frontier.TOKEN], items[size, frontier.NODE] = edges[edge, TOKEN], target
+            items[size, frontier.DEPTH], items[size, frontier.MATCH] = depth + 1, match + 1
+            size = frontier.push(keys, items, size)
         edge = edges[edge, NEXT]
     return size
 
@@ -60,15 +63,18 @@ def grow(
 
     Returns how many there are.
     """
-    count = 0
-    size = _expand(states, edges, keys, items, 0, state, match, 0, -1, 1.0, rates, floor)
-    while size > 0 and count < len(tokens):
+    count, size = 0, 0
+    below, chance = 0, 1.0
+    while True:
+        if below < depth:
+            size = _expand(
+                states, edges, keys, items, size, state, match, below, count - 1, chance, rates, floor
+            )  # fmt: skip
+        if size == 0 or count == len(tokens):
+            return count
         size = frontier.pop(keys, items, size)
         parents[count], tokens[count] = items[size, frontier.PARENT], items[size, frontier.TOKEN]
-        reach[count], matches[count] = keys[size], items[size, frontier.MATCH]
-        node, below, chance = items[size, frontier.NODE], items[size, frontier.DEPTH], keys[size]
-        if below < depth:
-            matched = matches[count]
-            size = _expand(states, edges, keys, items, size, node, matched, below, count, chance, rates, floor)
+        state, match = items[size, frontier.NODE], items[size, frontier.MATCH]
+        below, chance = items[size, frontier.DEPTH], keys[size]
+        matches[count], reach[count] = match, chance
         count += 1
-    return count

@@ -46,7 +46,7 @@ def edge_of(edges: Edges, buckets: Buckets, state: int, token: int) -> int:
 @compiled
 def _hash(edges: Edges, buckets: Buckets, edge: int) -> None:
     mask = len(buckets) - 1
-    place = bucket_of(edges[edge, FROM], edges[edge, TOKEN], mask)
+    place = bucket_of(int(edges[edge, FROM]), int(edges[edge, TOKEN]), mask)
     while buckets[place] != 0:
         place = (place + 1) & mask
     buckets[place] = edge
@@ -81,7 +81,7 @@ def _split(
     states[clone, EDGE] = 0
     edge = states[target, EDGE]
     while edge != 0:
-        _connect(states, edges, buckets, meta, clone, edges[edge, TOKEN], edges[edge, TO])
+        _connect(states, edges, buckets, meta, clone, int(edges[edge, TOKEN]), int(edges[edge, TO]))
         edge = edges[edge, NEXT]
     while state != -1:
         edge = edge_of(edges, buckets, state, token)
