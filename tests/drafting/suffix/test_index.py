@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glimpse.drafting.suffix import index as module
 from glimpse.drafting.suffix import states
 from glimpse.drafting.suffix.index import FLOOR, Match, SuffixIndex
 from glimpse.drafting.tree import Source
@@ -66,6 +67,21 @@ def test_every_substring_is_there_with_its_occurrences_and_nothing_else(text):
         assert (index._states[state, states.COUNT], index._states[state, states.END]) == (len(ends), ends[-1])
         for token in set(text):
             assert ((*gram, token) in grams) == (state_of(index, (*gram, token)) is not None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 12), max_size=200))
+def test_arrays_grow_before_they_are_full(text):
+    """One token may bring many edges at once: after 1 1 2 ... 9 every second 1 splits a state with many followers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FIRST", 1)
+        index = SuffixIndex()
+    for token in text:
+        index._edges = index._edges[: 3 * (len(index) + 1) + 1]  # what doubling adds would hide a miscount
+        index._states = index._states[: 2 * (len(index) + 1) + 1]
+        index.read([token])
+        assert index._meta[states.EDGES] <= len(index._edges)
+        assert index._meta[states.STATES] <= len(index._states)
 
 
 @settings(max_examples=200, deadline=None)

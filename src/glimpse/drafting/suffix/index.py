@@ -107,10 +107,13 @@ class SuffixIndex:
         return Proposal(tree, match.length, matches[:count])
 
     def _reserve(self, tokens: int) -> None:
-        """A text of n tokens has at most 2n states and 3n edges, and hash tables stay at most half full."""
-        used_states, used_edges = int(self._meta[states.STATES]), int(self._meta[states.EDGES])
-        self._states = _grown(self._states, used_states + 2 * tokens)
-        self._edges = _grown(self._edges, used_edges + 3 * tokens)
+        """A text of n tokens has at most 2n states and 3n edges; the hash table stays at most half full.
+
+        One token can bring many edges, but never more than the text's length allows.
+        """
+        length = len(self) + tokens
+        self._states = _grown(self._states, 2 * length + 1)
+        self._edges = _grown(self._edges, 3 * length + 1)
         if 2 * len(self._edges) > len(self._buckets):
             self._buckets = np.zeros(1 << (2 * len(self._edges)).bit_length(), np.int32)
             states.rehash(self._edges, self._buckets, self._meta)
