@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glimpse.drafting.racer import ngrams
-from glimpse.drafting.racer.automaton import ESCAPE, FLOOR, SHORTEST, Automaton
+from glimpse.drafting.racer.automaton import ESCAPE, FLOOR, Automaton
 
 Gram = tuple[int, ...]
 
@@ -43,16 +43,16 @@ class Brute:
         below = self.chance(context[1:], token, least)
         return (self.counts.get((*context, token), 0) + ESCAPE * below) / (seen + ESCAPE)
 
-    def proposals(self, depth: int) -> dict[Gram, float]:
-        """Every continuation likely enough, with its probability."""
+    def proposals(self, depth: int, shortest: int) -> dict[Gram, float]:
+        """Every continuation likely enough, with its probability; from contexts of at least `shortest` tokens."""
         found: dict[Gram, float] = {}
         layer: dict[Gram, float] = {(): 1.0}
         for drafted in range(depth):
             following: dict[Gram, float] = {}
             for path, reach in layer.items():
                 context = (*self.text[-self.length :], *path)[-self.length :]
-                for token in {gram[-1] for gram in self.counts if len(gram) == SHORTEST + drafted + 1}:
-                    chance = reach * self.chance(context, token, SHORTEST + drafted)
+                for token in {gram[-1] for gram in self.counts if len(gram) == shortest + drafted + 1}:
+                    chance = reach * self.chance(context, token, shortest + drafted)
                     if chance >= FLOOR:
                         following[*path, token] = chance
             found |= following

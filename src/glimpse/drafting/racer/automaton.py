@@ -13,12 +13,13 @@ from glimpse.drafting.racer.pooling import pool
 from glimpse.drafting.tree import Source, Tree
 from glimpse.errors import ArgumentError
 
-ESCAPE = 2.0
-"""How many visits of a context the next shorter context's opinion is worth."""
-FLOOR = 0.02
+ESCAPE = 1.0
+"""How many visits of a context the next shorter context's opinion is worth; at 1 the probabilities proved about right."""
+FLOOR = 0.01
 """Nodes less likely than this are not proposed."""
-SHORTEST = 2
-"""Contexts of fewer tokens contribute nothing (RACER, section 3)."""
+SHORTEST = 1
+"""Contexts of fewer tokens contribute nothing. RACER (section 3) has 2, which accepted less on every set of texts tried
+(`benchmarks/retrieval_host.py`), with the recycled logits of 64 nodes beside it too."""
 
 
 class Automaton:
@@ -27,11 +28,16 @@ class Automaton:
     Takes about 53 bytes a node beside 4 times as many hash buckets of 4 bytes.
     """
 
-    def __init__(self, capacity: int = 10_000, length: int = 10) -> None:
-        """n-grams of at most `length` tokens. Raises ArgumentError for a capacity below those of two windows."""
+    def __init__(self, capacity: int = 10_000, length: int = 10, shortest: int = SHORTEST) -> None:
+        """n-grams of at most `length` tokens; contexts of at least `shortest` contribute.
+
+        Raises ArgumentError for a capacity below the n-grams of two windows, or where no context could contribute.
+        """
         least = length * (length + 1)
         if length < 2 or capacity < least:
             raise ArgumentError(f"{capacity} nodes for n-grams of {length}: give a length >= 2 and >= {least} nodes")
+        if not 1 <= shortest < length:
+            raise ArgumentError(f"contexts of {shortest} tokens for n-grams of {length}: give 1 to {length - 1}")
         self.capacity, self.length = capacity, length
         self._nodes = np.zeros((capacity + 1, ngrams.FIELDS), np.int32)
         self._buckets = np.zeros(1 << (2 * capacity).bit_length(), np.int32)
@@ -40,7 +46,7 @@ class Automaton:
         self._weights = np.zeros(capacity + 1)
         self._keys, self._items = frontier(int(length / FLOOR))
         self._contexts = np.zeros((2, length + 1), np.int64)
-        self._settings = np.array([ESCAPE, FLOOR, SHORTEST])
+        self._settings = np.array([ESCAPE, FLOOR, shortest])
 
     def __len__(self) -> int:
         """Nodes in use, without the root."""

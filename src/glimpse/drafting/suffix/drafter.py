@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Outcome
-from glimpse.drafting.suffix.source import SuffixSource
+from glimpse.drafting.suffix.source import FACTOR, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.drafting.tree import draft_of
 from glimpse.errors import ArgumentError
@@ -25,7 +25,7 @@ class SuffixDrafter:
     lossless = True
     importance = 0
 
-    def __init__(self, budget: int = 64, factor: float = 1.0, store: SuffixStore | None = None) -> None:
+    def __init__(self, budget: int = 64, factor: float = FACTOR, store: SuffixStore | None = None) -> None:
         """At most `budget` nodes, and `factor` nodes a matched token. Raises ArgumentError where nothing could come."""
         if budget < 1 or factor <= 0:
             raise ArgumentError(f"suffix drafts of {budget} nodes, factor {factor}: give at least 1 node, a factor > 0")

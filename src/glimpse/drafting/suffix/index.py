@@ -13,8 +13,8 @@ from glimpse.drafting.suffix import states
 from glimpse.drafting.suffix.growing import grow
 from glimpse.drafting.tree import EMPTY, Source, Tree
 
-FLOOR = 0.1
-"""Nodes less likely than this are not proposed (SuffixDecoding, arXiv 2411.04975, releases the same)."""
+FLOOR = 0.05
+"""Nodes less likely than this are not proposed (0.1 in the release of SuffixDecoding, arXiv 2411.04975)."""
 _FIRST = 64
 """Tokens that fit before the arrays grow."""
 

@@ -12,10 +12,15 @@ from glimpse.drafting.suffix.store import Follower, SuffixStore
 from glimpse.drafting.tree import Source, Tree
 
 
+FACTOR = 4.0
+"""Nodes drafted for each matched token: of SuffixDecoding's range, 1 to 4, what accepted most (`benchmarks/
+retrieval_host.py`); a rule that prices nodes still drops those that do not pay."""
+
+
 class SuffixSource:
     """Drafts what followed the longest match of the text's end, at most `factor` nodes a matched token."""
 
-    def __init__(self, factor: float = 1.0, store: SuffixStore | None = None) -> None:
+    def __init__(self, factor: float = FACTOR, store: SuffixStore | None = None) -> None:
         self.factor = factor
         self._index = SuffixIndex()
         self._follower = Follower(store) if store is not None else None
