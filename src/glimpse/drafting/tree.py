@@ -53,11 +53,6 @@ class Tree:
             nodes.append(child)
         return nodes
 
-    def confidence(self) -> NDArray[np.float32]:
-        """[n] probability of each node once its parent is accepted: what `Draft.confidence` holds."""
-        above = np.append(self.reach, np.float32(1))[self.parents]  # index -1: the last committed token
-        return np.divide(self.reach, above, dtype=np.float32)
-
     def _child(self, parent: int, token: int) -> int:
         found = np.flatnonzero((self.parents == parent) & (self.tokens == token))
         return int(found[0]) if len(found) else -1
@@ -67,12 +62,18 @@ EMPTY = Tree(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float3
 
 
 def draft_of(trees: Sequence[Tree]) -> Draft:
-    """The rows' trees as one draft."""
+    """The rows' trees as one draft; a node's confidence is its probability once its parent is accepted."""
+    offsets = tuple(accumulate((len(tree) for tree in trees), initial=0))
     laid = trees or [EMPTY]
+    tokens, parents, reach, source = (
+        np.concatenate([getattr(tree, name) for tree in laid]) for name in ("tokens", "parents", "reach", "source")
+    )
+    row_begins = np.repeat(np.array(offsets[:-1], np.int64), np.diff(offsets))
+    above = np.where(parents < 0, np.float32(1), reach[np.maximum(parents, 0) + row_begins])
     return Draft(
-        tokens=torch.from_numpy(np.concatenate([tree.tokens for tree in laid])),
-        parents=torch.from_numpy(np.concatenate([tree.parents for tree in laid])),
-        offsets=tuple(accumulate((len(tree) for tree in trees), initial=0)),
-        confidence=torch.from_numpy(np.concatenate([tree.confidence() for tree in laid])),
-        source=torch.from_numpy(np.concatenate([tree.source for tree in laid])),
+        tokens=torch.from_numpy(tokens),
+        parents=torch.from_numpy(parents),
+        offsets=offsets,
+        confidence=torch.from_numpy(reach / above),
+        source=torch.from_numpy(source),
     )

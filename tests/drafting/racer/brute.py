@@ -9,31 +9,29 @@ Gram = tuple[int, ...]
 
 
 class Brute:
-    """Every n-gram of a text with its visits, least recently used first."""
+    """Every n-gram of a text with its visits, and in which order they were used."""
 
     def __init__(self, capacity: int, length: int) -> None:
         self.capacity, self.length = capacity, length
         self.counts: dict[Gram, int] = {}
+        self.order: list[Gram] = []
         self.text: list[int] = []
 
     def read(self, token: int) -> None:
         self.text.append(token)
         window = self.text[-self.length :]
         ends = [tuple(window[-size:]) for size in range(1, len(window) + 1)]
-        for gram in [gram for gram in ends if gram in self.counts]:
-            self.use(gram)
-        for gram in [gram for gram in ends if gram not in self.counts]:
-            if len(self.counts) == self.capacity:
-                del self.counts[next(iter(self.counts))]
-            self.counts[gram] = 0
         for gram in ends:
-            self.counts[gram] += 1
-        for size in range(len(window), 0, -1):
-            for begin in range(len(window) - size, -1, -1):
-                self.use(tuple(window[begin : begin + size]))
+            if gram in self.counts:
+                self.order.remove(gram)
+            else:
+                self.make_room()
+            self.counts[gram] = self.counts.get(gram, 0) + 1
+            self.order.insert(self.order.index(gram[:-1]) if len(gram) > 1 else len(self.order), gram)
 
-    def use(self, gram: Gram) -> None:
-        self.counts[gram] = self.counts.pop(gram)
+    def make_room(self) -> None:
+        if len(self.counts) == self.capacity:
+            del self.counts[self.order.pop(0)]
 
     def chance(self, context: Gram, token: int, least: int) -> float:
         """P(token | context), blended over the context's suffixes of at least `least` tokens."""

@@ -10,7 +10,7 @@ from tests.drafting.racer.brute import Brute, by_use, strings
 
 from glimpse.drafting.racer import ngrams
 from glimpse.drafting.racer.automaton import FLOOR, Automaton
-from glimpse.drafting.tree import Source
+from glimpse.drafting.tree import Source, draft_of
 from glimpse.errors import ArgumentError
 
 TEXTS = st.integers(1, 6).flatmap(lambda top: st.lists(st.integers(0, top), max_size=60))
@@ -32,7 +32,7 @@ def test_after_every_token_the_trie_is_what_a_rebuild_gives(text, sizes):
     """Also after evictions: same n-grams, same counts, same order of use."""
     for automaton, brute in pair(text, *sizes):
         names = strings(automaton)
-        assert [names[node] for node in by_use(automaton)] == list(brute.counts)
+        assert [names[node] for node in by_use(automaton)] == brute.order
         counts = {names[node]: int(automaton._nodes[node, ngrams.COUNT]) for node in by_use(automaton)}
         assert counts == brute.counts
         assert len(automaton) == len(brute.counts) <= sizes[0]
@@ -138,7 +138,7 @@ def test_one_token_over_and_over():
     assert len(automaton) == 10
     tree = automaton.propose(64, 10)
     assert tree.tokens.tolist() == [7] * 9
-    assert tree.confidence().min() > 0.99
+    assert draft_of([tree]).confidence.min() > 0.99
 
 
 def test_large_vocabularies():

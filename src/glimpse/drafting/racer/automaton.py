@@ -14,7 +14,7 @@ from glimpse.drafting.tree import Source, Tree
 from glimpse.errors import ArgumentError
 
 ESCAPE = 1.0
-"""How many visits of a context the next shorter context's opinion is worth; at 1 the probabilities proved about right."""
+"""How many visits of a context the next shorter one's opinion is worth; at 1 the probabilities proved about right."""
 FLOOR = 0.01
 """Nodes less likely than this are not proposed."""
 SHORTEST = 1
@@ -41,7 +41,7 @@ class Automaton:
         self.capacity, self.length = capacity, length
         self._nodes = np.zeros((capacity + 1, ngrams.FIELDS), np.int32)
         self._buckets = np.zeros(1 << (2 * capacity).bit_length(), np.int32)
-        self._ends = np.zeros((2, length + 1), np.int32)
+        self._ends = np.zeros(length + 1, np.int32)
         self._meta = np.array([1, 0])
         self._weights = np.zeros(capacity + 1)
         self._keys, self._items = frontier(int(length / FLOOR))

@@ -85,6 +85,8 @@ def _fill(
                 tokens[node], parents[node], reach[node] = successors[token, rank], parent, chance
                 source[node] = _LOGITS
                 count += 1
+            if end == len(queue):  # only where a token's successors are not distinct
+                return count
             queue[end, 0], queue[end, 2] = node, deep + 1
             queue[end, 1] = max(1, wide >> (rank if parent < 0 else rank + 1))
             end += 1

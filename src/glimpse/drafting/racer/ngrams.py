@@ -6,8 +6,10 @@ tokens per position, only without waiting until the window is full. Two things f
 
 * the failure link of a node is the node without its first token. It always exists, so a link is right from the moment
   its node is made and never has to be mended (the released code builds links once, after prefill: `systems.md` 3a);
-* using a node uses its ancestors and the nodes of its suffixes. `_refresh` does that in order of falling length, so the
-  least recently used node is never an ancestor or a failure link of another, and evicting it is O(1).
+* using a node uses its ancestors and the nodes of its suffixes. In the order of use a visited node is put right behind
+  its parent, where it is older than its failure link too: that one stands behind the parent's failure link, which is
+  newer than the parent. So the least recently used node is never an ancestor or a failure link of another, and evicting
+  it is O(1). (Nodes thus age from the token they begin with, as if they were inserted window by window.)
 
 Aho and Corasick 1975; RACER, arXiv 2604.14885, section 3 (retrieval automaton).
 """
@@ -32,7 +34,7 @@ Nodes = NDArray[np.int32]
 Buckets = NDArray[np.int32]
 """[power of two] node by (parent, token); 0 is an empty bucket."""
 Ends = NDArray[np.int32]
-"""[2, length + 1] the node of the text's last 0, 1, ... length tokens; the second row is scratch."""
+"""[length + 1] the node of the text's last 0, 1, ... length tokens."""
 Meta = NDArray[np.int64]
 
 
@@ -75,11 +77,12 @@ def _unlink(nodes: Nodes, node: int) -> None:
 
 
 @compiled
-def _put_newest(nodes: Nodes, node: int) -> None:
-    newest = nodes[0, OLDER]
-    nodes[node, OLDER], nodes[node, NEWER] = newest, 0
-    nodes[newest, NEWER] = node
-    nodes[0, OLDER] = node
+def _put_behind(nodes: Nodes, node: int, newer: int) -> None:
+    """Into the order of use, next older than `newer`; behind the root, 0, is the newest place."""
+    older = nodes[newer, OLDER]
+    nodes[node, OLDER], nodes[node, NEWER] = older, newer
+    nodes[older, NEWER] = node
+    nodes[newer, OLDER] = node
 
 
 @compiled
@@ -100,7 +103,7 @@ def _evict(nodes: Nodes, buckets: Buckets) -> int:
 
 @compiled
 def _add(nodes: Nodes, buckets: Buckets, meta: Meta, parent: int, token: int, fail: int) -> int:
-    """A new child of `parent`, the newest node; another one is evicted when all are in use."""
+    """A new child of `parent`; another node is evicted when all are in use."""
     if meta[USED] < len(nodes):
         node = int(meta[USED])
         meta[USED] += 1
@@ -118,44 +121,27 @@ def _add(nodes: Nodes, buckets: Buckets, meta: Meta, parent: int, token: int, fa
     while buckets[place] != 0:
         place = (place + 1) & mask
     buckets[place] = node
-    _put_newest(nodes, node)
+    _put_behind(nodes, node, parent)
     return node
-
-
-@compiled
-def _refresh(nodes: Nodes, ends: Ends, longest: int) -> None:
-    """Uses every substring of the last `longest` tokens, longer ones first: parents and failure links end up newer."""
-    for size in range(longest + 1):
-        ends[1, size] = ends[0, size]
-    for size in range(longest, 0, -1):
-        for last in range(size, longest + 1):
-            node = int(ends[1, last])
-            _unlink(nodes, node)
-            _put_newest(nodes, node)
-            ends[1, last] = nodes[node, PARENT]
 
 
 @compiled
 def _read(nodes: Nodes, buckets: Buckets, ends: Ends, meta: Meta, token: int) -> None:
     """Appends one token to the text."""
-    longest = min(meta[HELD] + 1, ends.shape[1] - 1)
-    for size in range(longest + 1):
-        ends[1, size] = ends[0, size]
-    known = 0
-    for size in range(1, longest + 1):
-        node = child_of(nodes, buckets, int(ends[1, size - 1]), token)
-        if node == 0:
-            break
-        ends[0, size] = node
-        known = size
-        _unlink(nodes, node)  # newest before any eviction, so that making room cannot take it away
-        _put_newest(nodes, node)
-    for size in range(known + 1, longest + 1):
-        ends[0, size] = _add(nodes, buckets, meta, int(ends[1, size - 1]), token, int(ends[0, size - 1]))
-    for size in range(1, longest + 1):
-        nodes[ends[0, size], COUNT] += 1
+    longest = min(meta[HELD] + 1, len(ends) - 1)
     meta[HELD] = longest
-    _refresh(nodes, ends, longest)
+    parent, fail, known = 0, 0, True
+    for size in range(1, longest + 1):
+        node = child_of(nodes, buckets, parent, token) if known else 0
+        known = node != 0
+        if known:
+            _unlink(nodes, node)
+            _put_behind(nodes, node, parent)
+        else:
+            node = _add(nodes, buckets, meta, parent, token, fail)
+        nodes[node, COUNT] += 1
+        parent, fail = int(ends[size]), node
+        ends[size] = node
 
 
 @compiled

@@ -81,7 +81,7 @@ def pool(
 ) -> int:  # fmt: skip
     """Fills `tokens`, `parents` and `reach` with the likeliest nodes down to `depth`; returns how many."""
     count, size = 0, 0
-    node, below, chance = int(ends[0, held]), 0, 1.0
+    node, below, chance = int(ends[held]), 0, 1.0
     while True:
         if below < depth:
             size = _expand(
