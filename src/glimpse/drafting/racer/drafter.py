@@ -11,7 +11,7 @@ from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Outcome
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge
-from glimpse.drafting.racer.successors import SuccessorTable
+from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
 from glimpse.drafting.suffix.source import SuffixSource
 from glimpse.drafting.tree import Tree, draft_of
 from glimpse.errors import ArgumentError
@@ -76,7 +76,11 @@ class RacerDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> RacerDrafter:
-        """With the paper's 64 nodes."""
+        """With the paper's 64 nodes. Compiles the loops (some seconds) where they are not kept from an earlier use."""
+        rehearsal = RacerSource()
+        rehearsal.read([0, 0])
+        rehearsal.recycle(np.zeros(1, np.int64), np.ones((1, WIDTH), np.int64), np.ones((1, WIDTH), np.float32))
+        rehearsal.propose(1, 1)
         return cls()
 
     def admit(self, rows: RowView) -> None:

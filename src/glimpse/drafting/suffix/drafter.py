@@ -34,7 +34,10 @@ class SuffixDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> SuffixDrafter:
-        """With the defaults, without a store."""
+        """With the defaults, without a store. Compiles the loops where they are not kept from an earlier use."""
+        rehearsal = SuffixSource()
+        rehearsal.read([0, 0])
+        rehearsal.propose(1, 1)
         return cls()
 
     def admit(self, rows: RowView) -> None:

@@ -13,8 +13,8 @@ from glimpse.drafting.suffix.store import Follower, SuffixStore
 from glimpse.drafting.tree import Source, Tree
 
 FACTOR = 4.0
-"""Nodes drafted for each matched token: of SuffixDecoding's range, 1 to 4, what accepted most (`benchmarks/
-retrieval_host.py`); a rule that prices nodes still drops those that do not pay."""
+"""Nodes drafted for each matched token: of SuffixDecoding's range, 1 to 4, what accepted most on answers of the demo
+model; a pacer that prices nodes still drops those that do not pay."""
 
 
 class SuffixSource:
