@@ -13,12 +13,9 @@ stands in the source's own structure; its depth in the draft; the tokens that th
 WIDTH = 6
 
 Keys = NDArray[np.float64]
+"""[capacity] probabilities. How many of the entries are in use is the user's to keep."""
 Items = NDArray[np.int64]
-
-
-def frontier(capacity: int) -> tuple[Keys, Items]:
-    """An empty heap's arrays, [capacity] probabilities and [capacity, 6] entries. Its size is the user's to keep."""
-    return np.empty(capacity), np.empty((capacity, WIDTH), np.int64)
+"""[capacity, WIDTH]"""
 
 
 @compiled

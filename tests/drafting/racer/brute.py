@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from glimpse.drafting.racer import ngrams
-from glimpse.drafting.racer.automaton import ESCAPE, FLOOR, Automaton
+from glimpse.drafting.racer.automaton import Automaton
+from glimpse.drafting.racer.pooling import ESCAPE, FLOOR
 
 Gram = tuple[int, ...]
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.drafting.racer.brute import Brute, by_use, strings
 
 from glimpse.drafting.racer import ngrams
-from glimpse.drafting.racer.automaton import FLOOR, Automaton
+from glimpse.drafting.racer.automaton import Automaton
+from glimpse.drafting.racer.pooling import FLOOR
 from glimpse.drafting.tree import Source, draft_of
 from glimpse.errors import ArgumentError
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from glimpse.drafting.suffix import index as module
 from glimpse.drafting.suffix import states
-from glimpse.drafting.suffix.index import FLOOR, Match, SuffixIndex
+from glimpse.drafting.suffix.growing import FLOOR
+from glimpse.drafting.suffix.index import Match, SuffixIndex
 from glimpse.drafting.tree import Source
 
 TEXTS = st.integers(1, 5).flatmap(lambda top: st.lists(st.integers(0, top), max_size=50))

@@ -7,16 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glimpse.drafting.frontier import frontier
 from glimpse.drafting.racer import ngrams
 from glimpse.drafting.racer.pooling import pool
 from glimpse.drafting.tree import Source, Tree
 from glimpse.errors import ArgumentError
 
-ESCAPE = 1.0
-"""How many visits of a context the next shorter one's opinion is worth; at 1 the probabilities proved about right."""
-FLOOR = 0.01
-"""Nodes less likely than this are not proposed."""
 SHORTEST = 1
 """Contexts of fewer tokens contribute nothing. RACER (section 3) has 2; that accepted 0.3 to 0.4 tokens a round fewer,
 with recycled logits beside it 0.03 to 0.15 fewer (`benchmarks/retrieval_acceptance.py`, 16 to 64 nodes)."""
@@ -25,7 +20,7 @@ with recycled logits beside it 0.03 to 0.15 fewer (`benchmarks/retrieval_accepta
 class Automaton:
     """Aho–Corasick automaton over the n-grams of one text, at most `capacity` of them; see `racer.ngrams`.
 
-    Takes about 53 bytes a node beside 4 times as many hash buckets of 4 bytes.
+    Takes 40 bytes a node and 8 to 16 for the hash table.
     """
 
     def __init__(self, capacity: int = 10_000, length: int = 10, shortest: int = SHORTEST) -> None:
@@ -38,15 +33,11 @@ class Automaton:
             raise ArgumentError(f"{capacity} nodes for n-grams of {length}: give a length >= 2 and >= {least} nodes")
         if not 1 <= shortest < length:
             raise ArgumentError(f"contexts of {shortest} tokens for n-grams of {length}: give 1 to {length - 1}")
-        self.capacity, self.length = capacity, length
+        self.capacity, self.length, self.shortest = capacity, length, shortest
         self._nodes = np.zeros((capacity + 1, ngrams.FIELDS), np.int32)
         self._buckets = np.zeros(1 << (2 * capacity).bit_length(), np.int32)
         self._ends = np.zeros(length + 1, np.int32)
         self._meta = np.array([1, 0])
-        self._weights = np.zeros(capacity + 1)
-        self._keys, self._items = frontier(int(length / FLOOR))
-        self._contexts = np.zeros((2, length + 1), np.int64)
-        self._settings = np.array([ESCAPE, FLOOR, shortest])
 
     def __len__(self) -> int:
         """Nodes in use, without the root."""
@@ -60,10 +51,9 @@ class Automaton:
         """The likeliest continuations of the text: at most `budget` nodes, `depth` tokens deep, likeliest first."""
         tokens, parents = np.empty(budget, np.int64), np.empty(budget, np.int64)
         reach = np.empty(budget, np.float32)
-        held = int(self._meta[ngrams.HELD])
-        count = 0 if depth < 1 else pool(
-            self._nodes, self._ends, held, self._weights, self._keys, self._items, self._contexts, self._settings,
-            depth, tokens, parents, reach,
-        )  # fmt: skip
+        longest = int(self._ends[self._meta[ngrams.HELD]])
+        count = 0
+        if depth > 0:
+            count = pool(self._nodes, longest, self.length, self.shortest, depth, tokens, parents, reach)
         source = np.full(count, Source.AUTOMATON, np.uint8)
         return Tree(tokens[:count], parents[:count], reach[:count], source)

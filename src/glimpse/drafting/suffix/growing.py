@@ -10,6 +10,11 @@ from glimpse.drafting.compiled import compiled
 from glimpse.drafting.frontier import Items, Keys
 from glimpse.drafting.suffix.states import COUNT, EDGE, END, LENGTH, LINK, NEXT, TO, TOKEN, Edges, States
 
+FLOOR = 0.05
+"""Nodes less likely than this are not proposed (0.1 in the release of SuffixDecoding, arXiv 2411.04975)."""
+ROOM = 1024
+"""Nodes that may wait for their turn; more are not considered."""
+
 
 @compiled
 def _followed(states: States, edges: Edges, state: int) -> int:
@@ -25,7 +30,7 @@ def _followed(states: States, edges: Edges, state: int) -> int:
 @compiled
 def _expand(
     states: States, edges: Edges, keys: Keys, items: Items, size: int, state: int, match: int, depth: int, parent: int,
-    reach: float, rates: NDArray[np.float64], floor: float,
+    reach: float, rates: NDArray[np.float64],
 ) -> int:  # fmt: skip
     """Pushes what may follow `state`, of which `match` tokens are matched; returns the heap's size.
 
@@ -43,7 +48,7 @@ def _expand(
     while edge != 0:
         target = edges[edge, TO]
         chance = share * states[target, COUNT]
-        if edges[edge, TOKEN] >= 0 and chance >= floor and size < len(keys):
+        if edges[edge, TOKEN] >= 0 and chance >= FLOOR and size < len(keys):
             keys[size] = chance
             items[size, frontier.TIE], items[size, frontier.PARENT] = states[target, END], parent
             items[size, frontier.TOKEN], items[size, frontier.NODE] = edges[edge, TOKEN], target
@@ -55,20 +60,20 @@ def _expand(
 
 @compiled
 def grow(
-    states: States, edges: Edges, keys: Keys, items: Items, state: int, match: int, rates: NDArray[np.float64],
-    floor: float, depth: int,
+    states: States, edges: Edges, state: int, match: int, rates: NDArray[np.float64], depth: int,
     tokens: NDArray[np.int64], parents: NDArray[np.int64], reach: NDArray[np.float32], matches: NDArray[np.int64],
 ) -> int:  # fmt: skip
     """Fills the last four with the likeliest nodes down to `depth`, `matches` with their matched lengths.
 
     Returns how many there are.
     """
+    keys, items = np.empty(ROOM, np.float64), np.empty((ROOM, frontier.WIDTH), np.int64)
     count, size = 0, 0
     below, chance = 0, 1.0
     while True:
         if below < depth:
             size = _expand(
-                states, edges, keys, items, size, state, match, below, count - 1, chance, rates, floor
+                states, edges, keys, items, size, state, match, below, count - 1, chance, rates
             )  # fmt: skip
         if size == 0 or count == len(tokens):
             return count

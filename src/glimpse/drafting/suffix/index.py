@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glimpse.drafting.frontier import frontier
 from glimpse.drafting.suffix import states
 from glimpse.drafting.suffix.growing import grow
 from glimpse.drafting.tree import EMPTY, Source, Tree
 
-FLOOR = 0.05
-"""Nodes less likely than this are not proposed (0.1 in the release of SuffixDecoding, arXiv 2411.04975)."""
 _FIRST = 64
 """Tokens that fit before the arrays grow."""
 
@@ -56,7 +53,6 @@ class SuffixIndex:
         self._states[0, states.LINK] = -1
         self._meta = np.array([1, 1, 0])
         self._separators = 0
-        self._keys, self._items = frontier(1024)
 
     def __len__(self) -> int:
         """Tokens read, separators included."""
@@ -100,9 +96,8 @@ class SuffixIndex:
         tokens, parents, matches = (np.empty(budget, np.int64) for _ in range(3))
         reach = np.empty(budget, np.float32)
         count = grow(
-            self._states, self._edges, self._keys, self._items, match.state, match.length, rates, FLOOR, depth,
-            tokens, parents, reach, matches,
-        )  # fmt: skip
+            self._states, self._edges, match.state, match.length, rates, depth, tokens, parents, reach, matches
+        )
         tree = Tree(tokens[:count], parents[:count], reach[:count], np.full(count, source, np.uint8))
         return Proposal(tree, match.length, matches[:count])
 
