@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import numba
 import pytest
 
 MODULE = """
@@ -39,5 +40,6 @@ def test_where_machine_code_is_kept(tmp_path, monkeypatch, beside, home):
     if not home:
         cache.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")  # what $NUMBA_CACHE_DIR sets
     assert load(package).double(21) == 42
     assert (len(kept(package)), len(kept(cache))) == (beside, home and not beside)
