@@ -27,7 +27,7 @@ class Source(IntEnum):
     """The longest match in a store of earlier requests (`suffix.store`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take three times as long to make, and every row makes some a step
 class Tree:
     """A draft tree of n nodes: parents come before children, siblings differ, no node is likelier than its parent."""
 

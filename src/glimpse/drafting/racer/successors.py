@@ -16,9 +16,7 @@ class SuccessorTable:
     """
 
     def __init__(self) -> None:
-        self.tokens = np.zeros((0, WIDTH), np.int32)
-        self.chances = np.zeros((0, WIDTH), np.float32)
-        """Descending; 0 where there is no successor."""
+        self._allot(0)
 
     def write(self, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]) -> None:
         """Replaces the successors of `tokens` [n] by `successors` [n, 8], likeliest first, with their probabilities.
@@ -34,9 +32,13 @@ class SuccessorTable:
     def _reserve(self, ids: int) -> None:
         if ids <= len(self.tokens):
             return
-        size = 1 << (ids - 1).bit_length()
-        for name in ("tokens", "chances"):
-            old = getattr(self, name)
-            new = np.zeros((size, WIDTH), old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
+        old = self._rows
+        known = np.flatnonzero(self.chances[:, 0])
+        self._allot(1 << (ids - 1).bit_length())
+        self._rows[known] = old[known]
+
+    def _allot(self, ids: int) -> None:
+        """A token's successors lie beside their probabilities, so that one look-up costs one cache miss, not two."""
+        self._rows = np.zeros((ids, 2 * WIDTH), np.int32)
+        self.tokens = self._rows[:, :WIDTH]
+        self.chances = self._rows.view(np.float32)[:, WIDTH:]
