@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import accumulate
 
 import torch
-from tests.doubles import Oracle, Texts
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft
 from glimpse.engine.engine import Engine
 from glimpse.llm import LLM
+from tests.doubles import Oracle, Texts
 
 Tree = list[tuple[int, int]]
 """(token, parent) of each node."""
