@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,13 +44,15 @@ class Outcome:
 
     slot: int
     drafted: int
-    """Draft tokens that were verified."""
+    """Draft nodes that were verified."""
     accepted: int
     """How many of them were accepted and kept."""
     tokens: list[int]
     """The committed tokens: accepted ones and, unless a stop cut it off, the target's own."""
     importance: Tensor | None = None
     """[layers, kv_heads, queries, length]: attention weights of the verified queries that were kept, oldest first."""
+    path: Sequence[int] | None = None
+    """The nodes that were accepted and kept, counted within the row; None: the first `accepted` ones (a chain)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Drafter(Protocol):
     """False: every draft is empty."""
     needs_forward: bool
     gives_tree: bool
+    """Its drafts may branch; then it also is a `TreeDrafter`."""
     has_law: bool
     """Draft tokens are drawn from a law of the drafter's own (else each is a deterministic proposal)."""
     wants_prompt_topk: bool
@@ -91,10 +95,21 @@ class Drafter(Protocol):
         """Whether a draft can begin now; if not, one verification with importance must come first."""
 
     def plan(self, rows: RowView, room: list[int]) -> list[RowSpec] | Draft:
-        """One RowSpec a row, or the draft itself, at most `room[i]` more tokens for row i; 0 is legal."""
+        """One RowSpec a row, or the draft itself, at most `room[i]` tokens deep for row i; 0 is legal."""
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """What became of these rows' verifications; the history already holds the committed tokens."""
 
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for these rows."""
+
+
+class TreeDrafter(Drafter, Protocol):
+    """A drafter whose drafts may branch: siblings have different tokens.
+
+    A pacer cuts a tree to its first nodes, so the likelier ones should come first (a parent never after its child). The
+    engine cuts likewise where pages are short.
+    """
+
+    nodes: int
+    """The most nodes of one row's draft; a plan may use `rows.rows.max_draft`, which is no fewer."""

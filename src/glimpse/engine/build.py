@@ -65,8 +65,11 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     budget = options.recall
     drafter = _builder(DRAFTERS, options.drafter)(DraftContext(pool, budget))
     rule = acceptance.resolve(options.acceptance)
-    if drafter.gives_tree:
-        raise ArgumentError(f"drafter {options.drafter!r} gives trees; this engine verifies chains only")
+    if drafter.gives_tree and not rule.trees:
+        raise ArgumentError(
+            f"acceptance {options.acceptance!r} takes chains, and drafter {options.drafter!r} gives trees; "
+            "'coupled' and 'matched' take them"
+        )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
     costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
     pacer = _builder(PACERS, options.pacer)(
@@ -78,7 +81,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
             can_draft=drafter.drafts,
         )
     )
-    most = max(1, pacer.most)
+    most = max(1, pacer.most, drafter.nodes if drafter.gives_tree else 0)
     return Parts(
         decoder=decoder,
         pool=pool,
