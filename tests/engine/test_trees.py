@@ -10,6 +10,8 @@ from tests.doubles import Empty, Oracle, RandomPacer, with_parts
 from tests.engine.test_equality import PARAMS
 from tests.trees import Spine, Trees, with_trees
 
+from glimpse.cache.rows import RowView
+from glimpse.cache.sequence import Sequence
 from glimpse.drafting import DRAFTERS
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -207,3 +209,21 @@ def test_rejection_refuses_trees_in_one_line(tiny, monkeypatch):
         tiny.variant(drafter="branching", acceptance="rejection")
     assert str(raised.value) == said
     assert tiny.variant(drafter="branching")._engine.parts.rows.max_draft == 64
+
+
+def test_entropy_keeps_the_branches_that_are_worth_it(tiny_folder):
+    """By each node's whole path: siblings are alternatives, not one another's conditions."""
+    llm = LLM(tiny_folder, drafter="none", pacer="fixed", max_batch_size=1, max_context=200)
+    drafter = Trees([([5, 6, 7], list(range(3, 103)))], "wide", 8, 0.0)
+    fast = with_trees(llm, drafter, pacer="entropy")
+    rows, pacer = fast._engine.parts.rows, fast._engine.parts.pacer
+    view = RowView(rows, (0,))
+    rows.open(0, [5, 6, 7], Sequence(llm._loaded.pool), 100)
+    pacer.admit(view)
+    tokens, chances = torch.arange(8), torch.tensor([0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05])
+    rows.put_draft(0, tokens, torch.full((8,), -1), chances)
+    wide = pacer.trim(view)[0]
+    rows.drop_draft(0)
+    rows.put_draft(0, tokens, torch.arange(-1, 7), chances)
+    assert wide > pacer.trim(view)[0] + 2
+    rows.close(0)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from glimpse.cache.sequence import Sequence
 
+_LEAST = 1e-9
+"""A node's chance is taken for no less, so that the running product goes on after it."""
+
 
 class Rows:
     """One slot per running request; arrays over slots, on one device.
@@ -30,6 +33,8 @@ class Rows:
         self.draft_len, self.limit = integers(), integers()
         self.draft_entropy = torch.zeros(slots, drafts, device=device)
         self.draft_confidence = torch.zeros(slots, drafts, device=device)
+        """[R, drafts]: the running product up to node i is the drafter's own chance that the text runs through node i:
+        of a chain, the chance of each token after the ones before it."""
         self._chain = torch.arange(-1, drafts - 1, device=device)
         self.draft_parents = self._chain.repeat(slots, 1)
         """[R, drafts] int64: the parent of each draft node (-1: the last committed token); those of a chain at rest."""
@@ -76,13 +81,14 @@ class Rows:
         self.draft_len[slot] = index + 1
 
     def put_draft(self, slot: int, tokens: Tensor, parents: Tensor, confidence: Tensor) -> None:
-        """Gives the row a whole draft of n nodes (each [n]); no entropy is known of any."""
+        """Gives the row a whole draft of n nodes, each [n] as in `Draft`; no entropy is known of any."""
         begin, count = int(self.committed_len[slot]), len(tokens)
         self.tokens[slot, begin : begin + count] = tokens
-        self.draft_confidence[slot, :count], self.draft_entropy[slot, :count] = confidence, torch.nan
         if parents.tolist() != list(range(-1, count - 1)):
             self.draft_parents[slot, :count] = parents
             self.branching.add(slot)
+            confidence = _ratios(parents.tolist(), confidence.tolist())
+        self.draft_confidence[slot, :count], self.draft_entropy[slot, :count] = confidence, torch.nan
         self.draft_len[slot] = count
 
     def drop_draft(self, slot: int) -> None:
@@ -103,6 +109,16 @@ class Rows:
         self.committed_len[slot] = begin + len(tokens)
         self.verified_len[slot] = verified
         self.drop_draft(slot)
+
+
+def _ratios(parents: list[int], confidence: list[float]) -> Tensor:
+    """[n]: what the running product has to be multiplied by at each node to give the chance of its whole path."""
+    reach, ratios, before = [1.0], [], 1.0
+    for parent, chance in zip(parents, confidence, strict=True):
+        reach.append(max(reach[parent + 1] * chance, _LEAST))
+        ratios.append(reach[-1] / before)
+        before = reach[-1]
+    return torch.tensor(ratios)
 
 
 @dataclass(frozen=True, slots=True)
