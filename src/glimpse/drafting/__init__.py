@@ -8,5 +8,8 @@ DRAFTERS = Registry(
         "none": "glimpse.drafting.none:NoDrafter",
         "sparse": "glimpse.drafting.sparse:SparseDrafter",
         "lookup": "glimpse.drafting.lookup:LookupDrafter",
+        "suffix": "glimpse.drafting.suffix.drafter:SuffixDrafter",
+        "racer": "glimpse.drafting.racer.drafter:RacerDrafter",
+        "racer+suffix": "glimpse.drafting.racer.drafter:RacerSuffixDrafter",
     },
 )

@@ -4,5 +4,9 @@ from glimpse.registry import Registry
 
 PACERS = Registry(
     "glimpse.pacers",
-    {"fixed": "glimpse.pacing.fixed:FixedPacer", "entropy": "glimpse.pacing.entropy:EntropyPacer"},
+    {
+        "fixed": "glimpse.pacing.fixed:FixedPacer",
+        "entropy": "glimpse.pacing.entropy:EntropyPacer",
+        "marginal": "glimpse.pacing.marginal:MarginalPacer",
+    },
 )

@@ -47,7 +47,7 @@ def test_retrieved_and_recycled_in_one_tree():
 
 
 def test_rows_budget_and_depth():
-    drafter, view = admitted([1, 2, 3, 4, 5, 1, 2], [1, 2, 3, 4, 5, 1, 2], [7], budget=16)
+    drafter, view = admitted([1, 2, 3, 4, 5, 1, 2], [1, 2, 3, 4, 5, 1, 2], [7], nodes=16)
     for token in range(1, 6):
         learn(drafter, 1, token, token + 1)
     draft = drafter.plan(view, [2, 5, 0])

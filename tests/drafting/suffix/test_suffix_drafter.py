@@ -41,7 +41,7 @@ def test_the_longer_the_match_the_longer_the_draft(match, factor, most):
 
 
 def test_rows_room_and_budget():
-    drafter, view = admitted([*PAGE, *PAGE[:20]], [1], [*PAGE, *PAGE[:20]], [*PAGE, *PAGE[:20]], budget=6)
+    drafter, view = admitted([*PAGE, *PAGE[:20]], [1], [*PAGE, *PAGE[:20]], [*PAGE, *PAGE[:20]], nodes=6)
     draft = drafter.plan(view, [4, 8, 0, 40])
     assert draft.offsets == (0, 4, 4, 4, 10)
     assert draft.parents.tolist() == [-1, 0, 1, 2, -1, 0, 1, 2, 3, 4]
@@ -87,7 +87,7 @@ def test_without_a_store_nothing_remains_and_names_do_not_mix():
         assert second.plan(later, [8]).tokens.tolist() == []
 
 
-@pytest.mark.parametrize("options", [{"budget": 0}, {"factor": 0}, {"factor": -1}])
+@pytest.mark.parametrize("options", [{"nodes": 0}, {"factor": 0}, {"factor": -1}])
 def test_wrong_settings_are_refused(options):
     with pytest.raises(ArgumentError, match="give at least 1 node, a factor > 0"):
         SuffixDrafter(**options)
