@@ -81,7 +81,10 @@ class MarginalPacer:
         if self._costs.seen(self._plain) < PLAIN_FIRST:
             return [0] * len(rows)
         prices = [self._price(length) for length in rows.column(rows.rows.committed_len)]
-        worth = worthwhile(gains, prices, self._decoding, self._costs.seconds(self._plain))
+        start = self._costs.seconds(self._plain)
+        # The second token of a step may cost more than the next ones, which no line through all steps shows.
+        plain = min(start, self._costs.measured(self._plain) or start)
+        worth = worthwhile(gains, prices, self._decoding, (start, plain))
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
                 self._keep(rows.rows, slot, kept)
@@ -123,17 +126,17 @@ class MarginalPacer:
         rows.put_draft(slot, tokens, parents, said.float(), source.to(torch.uint8))
 
 
-def worthwhile(gains: Sequence[Floats], prices: Sequence[float], rows: int, seconds: float) -> list[Ints]:
+def worthwhile(gains: Sequence[Floats], prices: Sequence[float], rows: int, seconds: tuple[float, float]) -> list[Ints]:
     """The nodes of each row that are worth verifying, likeliest first.
 
-    `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a plain step of
-    `rows` rows and `seconds`.
+    `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a step of
+    `rows` rows, whose `seconds` are those that nodes are added to and those of a step with no draft at all.
     """
     counts = [len(row) for row in gains]
     gain, price = np.concatenate(gains), np.repeat(np.maximum(prices, 1e-12), counts)
     order = np.argsort(-gain / price, kind="stable")
-    rates = (rows + np.cumsum(gain[order])) / (seconds + np.cumsum(price[order]))
-    best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds else 0
+    rates = (rows + np.cumsum(gain[order])) / (seconds[0] + np.cumsum(price[order]))
+    best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds[1] else 0
     owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
     kept = order[:best]
     return [node[kept[owner[kept] == row]] for row in range(len(counts))]
