@@ -9,6 +9,7 @@ quiet one with more threads may draft differently. The first round warms up and 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from statistics import median
@@ -75,7 +76,7 @@ def main() -> None:
         with plain.pinned(prompts[kind]) as ids:
             for mode, settings in MODES.items():
                 print(f"{kind}, {mode}", *cell(arms, ids, settings, options), sep="\n    ", flush=True)
-        print(f"    load {open('/proc/loadavg').read().split()[0]}", file=sys.stderr)
+        print(f"    load {os.getloadavg()[0]:.1f}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def jobs():
     for place, (name, options) in enumerate(PARAMS.items()):
         for length in (1, 3, 20, 60):
             page = random.Random(f"{name} {length}").choices(range(3, 300), k=length)
-            looping = {"logit_bias": {token: 9.0 for token in page[:5]}} if place % 2 and length > 3 else {}
+            looping = {"logit_bias": dict.fromkeys(page[:5], 9.0)} if place % 2 and length > 3 else {}
             made.append((page + page[: length // 2], SamplingParams(max_tokens=16 + length % 7, **options | looping)))
     return made
 
