@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
 
-SOURCES, DEPTHS = 16, 8
+SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
+SURENESS = np.array((0.15, 0.4, 0.7))
+"""Bounds of the probabilities that are looked at apart: who is often right may be wrong whenever it is sure."""
 DECAY = 0.95
 """Weight of the past, per round in which a cell was judged."""
 PRIOR = 2.0
@@ -57,19 +59,22 @@ class Proposal:
 
 
 class Trust:
-    """How often the nodes of one request are right, over how often their sources say so: by source and depth.
+    """How often the nodes of one request are right, over how often their sources say so: by source, depth, sureness.
 
-    Both are exponential averages. What was proposed is judged by the text that was committed, whether or not it was
+    Both are exponential averages; where little was seen of nodes so sure, those of the source and depth count instead.
+    What was proposed is judged by the text that was committed, whether or not it was
     verified, so a node that was too dear does not have to be tried to be known.
     """
 
     def __init__(self) -> None:
-        self._right, self._said = np.zeros((SOURCES, DEPTHS)), np.zeros((SOURCES, DEPTHS))
+        shape = (SOURCES, DEPTHS, len(SURENESS) + 1)
+        self._right, self._said = np.zeros(shape), np.zeros(shape)
 
     def chances(self, proposal: Proposal) -> Floats:
         """[n]: P(a node is accepted, given that its parent is)."""
-        ratio = (self._right + PRIOR) / (self._said + PRIOR)
-        return np.minimum(proposal.said * ratio[_cells(proposal.source, proposal.depth)], SUREST)
+        together = (self._right.sum(2) + PRIOR) / (self._said.sum(2) + PRIOR)
+        ratio = (self._right + PRIOR * together[:, :, None]) / (self._said + PRIOR)
+        return np.minimum(proposal.said * ratio[_cells(proposal)], SUREST)
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
         """Judges the children of the last committed token and of every node that the text ran through."""
@@ -79,12 +84,12 @@ class Trust:
             if len(children) == 0:
                 return
             right = proposal.tokens[children] == token
-            self._count(_cells(proposal.source[children], proposal.depth[children]), proposal.said[children], right)
+            self._count(_cells(proposal, children), proposal.said[children], right)
             if not right.any():
                 return
             node = int(children[right.argmax()])
 
-    def _count(self, cells: tuple[Ints, Ints], said: Floats, right: NDArray[np.bool_]) -> None:
+    def _count(self, cells: tuple[Ints, Ints, Ints], said: Floats, right: NDArray[np.bool_]) -> None:
         seen = np.zeros(self._said.shape, bool)
         seen[cells] = True
         self._said[seen] *= DECAY
@@ -93,5 +98,27 @@ class Trust:
         np.add.at(self._right, cells, right)
 
 
-def _cells(source: Ints, depth: Ints) -> tuple[Ints, Ints]:
-    return np.minimum(source, SOURCES - 1), np.minimum(depth, DEPTHS) - 1
+class Yield:
+    """How many of the nodes chosen as the best are accepted, over how many were expected.
+
+    The best of many estimates are the ones most overestimated, which judging all of them does not show. Without drafts
+    it goes back to 1, so that they are tried again.
+    """
+
+    def __init__(self) -> None:
+        self._accepted = self._expected = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """What an expected node is worth."""
+        return (self._accepted + PRIOR) / (self._expected + PRIOR)
+
+    def learn(self, expected: float, accepted: int) -> None:
+        """Counts one round."""
+        self._accepted = DECAY * self._accepted + accepted
+        self._expected = DECAY * self._expected + expected
+
+
+def _cells(proposal: Proposal, nodes: Ints | slice = slice(None)) -> tuple[Ints, Ints, Ints]:
+    source, depth = np.minimum(proposal.source[nodes], SOURCES - 1), np.minimum(proposal.depth[nodes], DEPTHS) - 1
+    return source, depth, np.searchsorted(SURENESS, proposal.said[nodes])
