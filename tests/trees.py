@@ -34,7 +34,7 @@ def with_trees(llm: LLM, drafting: object, pacing: object = None, **options: obj
     """A variant of `llm` with this drafter and rows for its trees; `draft_tokens` is their depth."""
     other = llm.variant(**{"drafter": "lookup", "pacer": "fixed"} | options)
     parts = other._engine.parts
-    most = max(parts.rows.max_draft, drafting.nodes)
+    most = max(parts.rows.max_draft, drafting.budget)
     rows = Rows(parts.rows.capacity, parts.rows.width + most, most)
     parts = replace(parts, rows=rows, drafter=drafting, pacer=pacing or parts.pacer)
     other._engine = Engine(parts, other.options)
@@ -52,7 +52,7 @@ class Trees(Oracle):
 
     def __init__(self, texts: Texts, shape: str = "random", nodes: int = 20, right: float = 0.6, seed: int = 0) -> None:
         super().__init__(texts)
-        self.shape, self.nodes, self._right, self._seed = shape, nodes, right, seed
+        self.shape, self.budget, self._right, self._seed = shape, nodes, right, seed
         self._loose = {"wide": 0.25, "deep": 0.25, "random": 1.0}[shape]
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
@@ -62,7 +62,7 @@ class Trees(Oracle):
         history = rows.history(slot)
         draw = random.Random(f"{self._seed} {len(history)} {int(history[-1])}")
         right, tree, depths, good = self.proposal(rows, slot, depth), [], [], {-1}
-        for _ in range(self.nodes if depth > 0 else 0):
+        for _ in range(self.budget if depth > 0 else 0):
             parent = self._parent(draw, len(tree))
             below = depths[parent] if parent >= 0 else 0
             if below == depth:
@@ -90,7 +90,7 @@ class Spine(Oracle):
 
     def __init__(self, texts: Texts, width: int = 2, importance: int = 0) -> None:
         super().__init__(texts)
-        self.nodes, self._width, self.importance = 64, width, importance
+        self.budget, self._width, self.importance = 64, width, importance
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         return tree_draft(

@@ -41,7 +41,7 @@ class Branches(Says):
     """A tree drafter of at most 4 nodes; `turns` times, then empty drafts."""
 
     gives_tree = True
-    nodes = 4
+    budget = 4
 
     def __init__(self, planned, turns=99):
         super().__init__(planned)

@@ -65,7 +65,7 @@ class Branching(HostDrafter):
     """Trees of the allowed tokens: one child that is seldom right, or all with some of theirs, by the row's history."""
 
     gives_tree = True
-    nodes = 12
+    budget = 12
 
     def plan(self, rows, room):
         return tree_draft(*(self._tree(rows, slot, most) for slot, most in zip(rows.slots, room, strict=True)))

@@ -82,8 +82,8 @@ def test_a_request_is_drafted_for_alike_whoever_came_before_or_runs_beside(tiny,
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_draft_tokens_bound_the_nodes_and_rejection_is_refused(tiny, drafter):
     parts = tiny.variant(drafter=drafter, pacer="marginal", draft_tokens=5)._engine.parts
-    assert (parts.drafter.nodes, parts.rows.max_draft, parts.drafter.name) == (5, 5, drafter)
-    assert tiny.variant(drafter=drafter, pacer="marginal")._engine.parts.drafter.nodes == 64
+    assert (parts.drafter.budget, parts.rows.max_draft, parts.drafter.name) == (5, 5, drafter)
+    assert tiny.variant(drafter=drafter, pacer="marginal")._engine.parts.drafter.budget == 64
     assert tiny.variant(drafter=drafter, pacer="fixed", draft_tokens=0)._engine.parts.pacer.most == 0
     with pytest.raises(ArgumentError, match="'coupled' and 'matched' take them"):
         tiny.variant(drafter=drafter, acceptance="rejection")

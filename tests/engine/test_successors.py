@@ -76,7 +76,7 @@ class Reading(Empty):
     def __init__(self) -> None:
         super().__init__()
         self.read: list[int] = []
-        self.nodes = 1
+        self.budget = 1
 
     def recycle(self, slot, successors):
         assert successors.likeliest.shape == (len(successors.tokens), 8)

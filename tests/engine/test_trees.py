@@ -13,6 +13,8 @@ from tests.trees import Spine, Trees, with_trees
 from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.drafting import DRAFTERS
+from glimpse.drafting.racer.drafter import RacerDrafter
+from glimpse.drafting.suffix.drafter import SuffixDrafter
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
@@ -199,7 +201,7 @@ class Built(Empty):
     """What a registry may name."""
 
     gives_tree = True
-    nodes = 64
+    budget = 64
 
 
 def test_rejection_refuses_trees_in_one_line(tiny, monkeypatch):
@@ -227,3 +229,15 @@ def test_entropy_keeps_the_branches_that_are_worth_it(tiny_folder):
     rows.put_draft(0, tokens, torch.arange(-1, 7), chances)
     assert wide > pacer.trim(view)[0] + 2
     rows.close(0)
+
+
+@pytest.mark.parametrize("kind", [RacerDrafter, SuffixDrafter])
+@pytest.mark.parametrize("pacer", ["fixed", "entropy"])
+def test_retrieved_trees_change_nothing(tiny, kind, pacer):
+    """On texts that repeat themselves, so that something is found."""
+    work = [([*ids[:12], *ids[:12], *ids[:9]], params) for ids, params in jobs(range(100, 142))]
+    right = run(tiny, work)
+    outputs = run(with_trees(tiny, kind(budget=24), pacer=pacer), work)
+    same(outputs, right)
+    assert pacer == "entropy" or sum(out.speculation.accepted for out in outputs) > 0
+    _all_back(tiny)

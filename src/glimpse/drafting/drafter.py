@@ -137,5 +137,5 @@ class TreeDrafter(Drafter, Protocol):
     engine cuts likewise where pages are short.
     """
 
-    nodes: int
+    budget: int
     """The most nodes of one row's draft; a plan may use `rows.rows.max_draft`, which is no fewer."""

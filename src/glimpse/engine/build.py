@@ -82,7 +82,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         )
     )
     drafter = build_drafter(DraftContext(pool, budget, nodes=pacer.most))
-    most = max(1, pacer.most, drafter.nodes if drafter.gives_tree else 0)
+    most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
         decoder=decoder,
         pool=pool,

@@ -157,6 +157,23 @@ def rows_case() -> Case:
     return launch
 
 
+def trees_case() -> Case:
+    from glimpse.attention.triton.rows import Verdict, feed
+    from glimpse.attention.triton.trees import branch, commit_tree, compact
+
+    def launch() -> None:
+        ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
+        table, parents = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 63, dtype=torch.int32)
+        verdict = Verdict(ints, tokens[:, :64].contiguous(), ints, ints)
+        fed = feed(tokens, ints, None, ints, table, torch.zeros(97, 64, dtype=BF16), 64, 16, own=ints)
+        branch(fed, parents)
+        paths = commit_tree(tokens, fed, parents, fed.ids, torch.zeros(128), ints, ints, ints, ints, verdict)
+        kv = torch.zeros(2, 3, 128, 64, dtype=BF16)
+        compact(kv, kv, table, paths, ints, ints, 16)
+
+    return launch
+
+
 def sample_case(dtype: torch.dtype) -> Case:
     from glimpse.attention.triton.picking import RowSettings, Sample
 
@@ -183,6 +200,7 @@ CASES: dict[str, Case] = {
     "fused": fused_case(),
     **{f"narrow-{tokens}": narrow_case(tokens) for tokens in (8, 16, 32, 64, 128, 256, 576)},
     "rows": rows_case(),
+    "trees": trees_case(),
     "sample": sample_case(BF16),
     "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),

@@ -25,6 +25,7 @@ CASES = (
     "narrow-64",
     "narrow-576",
     "rows",
+    "trees",
 )
 
 

@@ -38,7 +38,7 @@ def test_it_is_a_drafter(kind):
     drafter: Drafter = kind.build(DraftContext(POOL, RecallBudget(), nodes=12))
     assert (drafter.gives_tree, drafter.wants_successors, drafter.lossless) == (True, True, True)
     assert not drafter.wants_prompt_topk, "on a CPU prompts are not worth their logits"
-    assert (drafter.nodes, drafter.suffix) == (12, kind is RacerSuffixDrafter)
+    assert (drafter.budget, drafter.suffix) == (12, kind is RacerSuffixDrafter)
     assert drafter.ready(rows_of([1], [2])) == [True, True]
 
 
@@ -68,7 +68,7 @@ def test_retrieved_and_recycled_in_one_tree():
 
 
 def test_rows_budget_and_depth():
-    drafter, view = admitted([1, 2, 3, 4, 5, 1, 2], [1, 2, 3, 4, 5, 1, 2], [7], nodes=16)
+    drafter, view = admitted([1, 2, 3, 4, 5, 1, 2], [1, 2, 3, 4, 5, 1, 2], [7], budget=16)
     for token in range(1, 6):
         learn(drafter, 1, token, token + 1)
     draft = drafter.plan(view, [2, 5, 0])

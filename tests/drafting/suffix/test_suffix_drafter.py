@@ -30,7 +30,7 @@ def commit(drafter, view, tokens):
 
 def test_it_is_a_drafter():
     drafter: Drafter = SuffixDrafter.build(DraftContext(POOL, RecallBudget(), nodes=12))
-    assert drafter.nodes == 12
+    assert drafter.budget == 12
     assert drafter.ready(rows_of([1])) == [True]
     assert drafter.store is None, "off by default"
 
@@ -43,7 +43,7 @@ def test_the_longer_the_match_the_longer_the_draft(match, factor, most):
 
 
 def test_rows_room_and_budget():
-    drafter, view = admitted([*PAGE, *PAGE[:20]], [1], [*PAGE, *PAGE[:20]], [*PAGE, *PAGE[:20]], nodes=6)
+    drafter, view = admitted([*PAGE, *PAGE[:20]], [1], [*PAGE, *PAGE[:20]], [*PAGE, *PAGE[:20]], budget=6)
     draft = drafter.plan(view, [4, 8, 0, 40])
     assert draft.offsets == (0, 4, 4, 4, 10)
     assert draft.parents.tolist() == [-1, 0, 1, 2, -1, 0, 1, 2, 3, 4]
@@ -89,7 +89,7 @@ def test_without_a_store_nothing_remains_and_names_do_not_mix():
         assert second.plan(later, [8]).tokens.tolist() == []
 
 
-@pytest.mark.parametrize("options", [{"nodes": 0}, {"factor": 0}, {"factor": -1}])
+@pytest.mark.parametrize("options", [{"budget": 0}, {"factor": 0}, {"factor": -1}])
 def test_wrong_settings_are_refused(options):
     with pytest.raises(ArgumentError, match="give at least 1 node, a factor > 0"):
         SuffixDrafter(**options)

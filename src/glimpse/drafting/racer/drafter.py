@@ -69,11 +69,11 @@ class RacerDrafter:
     lossless = True
     importance = 0
 
-    def __init__(self, nodes: int = 64, suffix: bool = False) -> None:
-        """`nodes` a row; `suffix` adds matches beyond 10 tokens. Raises ArgumentError for a wild number of nodes."""
-        if nodes not in BUDGETS:
-            raise ArgumentError(f"racer drafts of {nodes} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
-        self.nodes, self.suffix = nodes, suffix
+    def __init__(self, budget: int = 64, suffix: bool = False) -> None:
+        """`budget` nodes a row; `suffix` adds matches beyond 10 tokens. Raises ArgumentError for a wild budget."""
+        if budget not in BUDGETS:
+            raise ArgumentError(f"racer drafts of {budget} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
+        self.budget, self.suffix = budget, suffix
         self._sources: dict[int, RacerSource] = {}
 
     @classmethod
@@ -103,7 +103,7 @@ class RacerDrafter:
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
         pairs = zip(rows.slots, room, strict=True)
-        return draft_of([self._sources[slot].propose(self.nodes, depth) for slot, depth in pairs])
+        return draft_of([self._sources[slot].propose(self.budget, depth) for slot, depth in pairs])
 
     def recycle(self, slot: int, successors: Successors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""
@@ -129,6 +129,6 @@ class RacerSuffixDrafter(RacerDrafter):
 
     name = "racer+suffix"
 
-    def __init__(self, nodes: int = 64) -> None:
+    def __init__(self, budget: int = 64) -> None:
         """As `RacerDrafter`."""
-        super().__init__(nodes, suffix=True)
+        super().__init__(budget, suffix=True)

@@ -26,11 +26,11 @@ class SuffixDrafter:
     lossless = True
     importance = 0
 
-    def __init__(self, nodes: int = 64, factor: float = FACTOR, store: SuffixStore | None = None) -> None:
-        """At most `nodes` nodes, and `factor` nodes a matched token. Raises ArgumentError where nothing could come."""
-        if nodes < 1 or factor <= 0:
-            raise ArgumentError(f"suffix drafts of {nodes} nodes, factor {factor}: give at least 1 node, a factor > 0")
-        self.nodes, self.factor, self.store = nodes, factor, store
+    def __init__(self, budget: int = 64, factor: float = FACTOR, store: SuffixStore | None = None) -> None:
+        """At most `budget` nodes, and `factor` nodes a matched token. Raises ArgumentError where nothing could come."""
+        if budget < 1 or factor <= 0:
+            raise ArgumentError(f"suffix drafts of {budget} nodes, factor {factor}: give at least 1 node, a factor > 0")
+        self.budget, self.factor, self.store = budget, factor, store
         self._sources: dict[int, SuffixSource] = {}
 
     @classmethod
@@ -54,7 +54,7 @@ class SuffixDrafter:
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
         pairs = zip(rows.slots, room, strict=True)
-        return draft_of([self._sources[slot].propose(self.nodes, depth) for slot, depth in pairs])
+        return draft_of([self._sources[slot].propose(self.budget, depth) for slot, depth in pairs])
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns what the drafts were worth, indexes the committed tokens."""
