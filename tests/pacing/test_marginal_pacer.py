@@ -15,7 +15,7 @@ from glimpse.errors import ArgumentError
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.marginal import PLAIN_FIRST, MarginalPacer, worthwhile
 from glimpse.pacing.pacer import Action, PaceContext
-from glimpse.pacing.proposals import SUREST, Proposal, Trust, Yield
+from glimpse.pacing.proposals import SUREST, Proposal, Trust
 
 LENGTH = 1000
 TREE = ([10, 11, 12, 13, 14, 15], [-1, -1, 0, 0, 2, 1], [0.7, 0.2, 0.8, 0.1, 0.9, 0.5])
@@ -35,14 +35,13 @@ def pacer(
     return MarginalPacer(PaceContext(costs=costs, draft_tokens=draft_tokens, **made))
 
 
-def rows_with(made: MarginalPacer, *trees, source: int = 1, admit: bool = True) -> RowView:
+def rows_with(made: MarginalPacer, *trees, source: int = 1) -> RowView:
     rows = Rows(len(trees), 2048, 64)
     view = RowView(rows, tuple(range(len(trees))))
     for slot, (tokens, parents, confidence) in enumerate(trees):
         rows.committed_len[slot] = LENGTH
         rows.put_draft(slot, torch.tensor(tokens), torch.tensor(parents), torch.tensor(confidence), source)
-    if admit:
-        made.admit(view)
+    made.admit(view)
     made.decide(view, [64] * len(view))
     return view
 
@@ -181,23 +180,6 @@ def test_no_node_is_certain():
     for _ in range(100):
         trust.learn(proposal(), [10, 12, 14])
     assert trust.chances(proposal()).max() == SUREST
-
-
-def test_the_best_of_many_are_overestimated_and_that_is_learned():
-    """Expected 1.8 accepted a round, but none ever is: fewer are kept, and after plain rounds more again."""
-    kept = Yield()
-    for _ in range(50):
-        kept.learn(1.8, 0)
-    assert kept.ratio < 0.1
-    for _ in range(100):
-        kept.learn(0.0, 0)
-    assert kept.ratio > 0.9
-    made = pacer(0.05)
-    before = made.trim(rows_with(made, TREE))
-    for _ in range(30):
-        made._states[0].kept.learn(1.8, 0)
-    view = rows_with(made, TREE, admit=False)
-    assert made.trim(view)[0] < before[0]
 
 
 def test_what_was_not_verified_is_judged_too():

@@ -26,7 +26,7 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext
-from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust, Yield
+from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -35,10 +35,7 @@ PLAIN_FIRST = 2
 @dataclass(slots=True)
 class _RowState:
     trust: Trust = field(default_factory=Trust)
-    kept: Yield = field(default_factory=Yield)
     proposal: Proposal | None = None
-    expected: float = 0.0
-    """Nodes of those kept that should be accepted, before the yield is looked at."""
 
 
 class MarginalPacer:
@@ -88,9 +85,7 @@ class MarginalPacer:
         # The second token of a step may cost more than the next ones, which no line through all steps shows.
         plain = min(start, self._costs.measured(self._plain) or start)
         worth = worthwhile(gains, prices, self._decoding, (start, plain))
-        for slot, gain, kept in zip(rows.slots, gains, worth, strict=True):
-            state = self._states[slot]
-            state.expected = float(gain[kept].sum()) / state.kept.ratio
+        for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
                 self._keep(rows.rows, slot, kept)
         return [len(kept) for kept in worth]
@@ -101,8 +96,7 @@ class MarginalPacer:
             state = self._states[outcome.slot]
             if state.proposal is not None:
                 state.trust.learn(state.proposal, outcome.tokens)
-            state.kept.learn(state.expected, outcome.accepted)
-            state.proposal, state.expected = None, 0.0
+            state.proposal = None
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""
@@ -113,7 +107,7 @@ class MarginalPacer:
         """[n]: P(the text runs through each node)."""
         state = self._states[slot]
         state.proposal = proposal = Proposal.of(rows, slot)
-        return proposal.along(state.trust.chances(proposal)) * state.kept.ratio
+        return proposal.along(state.trust.chances(proposal))
 
     def _price(self, length: int) -> float:
         """Seconds that one more token of a row of `length` adds to a step."""

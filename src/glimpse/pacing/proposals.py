@@ -98,27 +98,6 @@ class Trust:
         np.add.at(self._right, cells, right)
 
 
-class Yield:
-    """How many of the nodes chosen as the best are accepted, over how many were expected.
-
-    The best of many estimates are the ones most overestimated, which judging all of them does not show. Without drafts
-    it goes back to 1, so that they are tried again.
-    """
-
-    def __init__(self) -> None:
-        self._accepted = self._expected = 0.0
-
-    @property
-    def ratio(self) -> float:
-        """What an expected node is worth."""
-        return (self._accepted + PRIOR) / (self._expected + PRIOR)
-
-    def learn(self, expected: float, accepted: int) -> None:
-        """Counts one round."""
-        self._accepted = DECAY * self._accepted + accepted
-        self._expected = DECAY * self._expected + expected
-
-
 def _cells(proposal: Proposal, nodes: Ints | slice = slice(None)) -> tuple[Ints, Ints, Ints]:
     source, depth = np.minimum(proposal.source[nodes], SOURCES - 1), np.minimum(proposal.depth[nodes], DEPTHS) - 1
     return source, depth, np.searchsorted(SURENESS, proposal.said[nodes])
