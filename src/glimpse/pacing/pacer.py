@@ -68,7 +68,7 @@ class Pacer(Protocol):
         """`room[i]`: how many more draft tokens row i could use at all (context, max_tokens, space)."""
 
     def trim(self, rows: RowView) -> list[int]:
-        """How many of the drafted tokens of each row are worth verifying."""
+        """How many of the drafted tokens of each row are worth verifying; may put other nodes of a tree first."""
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns from verifications. The rows' draft entropies and confidences are still there."""
