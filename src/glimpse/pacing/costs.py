@@ -136,10 +136,14 @@ class StepCosts:
 
         The rows go in one step and share its constant.
         """
+        return np.full(rows, self.coefficients[0] / max(rows, 1)) + self.marginal(**counts)
+
+    def marginal(self, **counts: Counts) -> np.ndarray:
+        """Seconds that counts (those of `StepLoad`, numbers or arrays of one shape) add to a step that runs anyway."""
         named = dict(zip(FEATURES, self.coefficients, strict=True))
-        seconds = np.full(rows, named["step"] / max(rows, 1))
+        seconds = np.zeros(())
         for name, count in counts.items():
-            seconds += named[name] * np.asarray(count, dtype=np.float64)
+            seconds = seconds + named[name] * np.asarray(count, dtype=np.float64)
         return seconds
 
     def _solve(self) -> np.ndarray:

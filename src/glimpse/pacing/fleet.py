@@ -1,0 +1,93 @@
+"""Each row of a batch at its own pace (ASPIRE, arXiv 2609.17943, "scheduler").
+
+At every step each row either drafts one more token or verifies what it has: it verifies once its draft is as long as
+its best length, which is worked out anew from the running acceptance by depth (`chances`), the measured costs of a step
+(`costs`) and the whole batch (`lengths`). What differs from the paper, and by how much it pays: docs/pacing.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.pacing.chances import DepthChances
+from glimpse.pacing.lengths import best_lengths, tokens_of
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, draft_up_to
+from glimpse.pacing.probe import Probe
+from glimpse.pacing.rounds import RoundPrices, confidences
+
+
+class FleetPacer:
+    """Draft or verify, row by row, for the most tokens per second of the batch; plain where no draft pays.
+
+    Where every row decodes plainly, one row at a time tries a draft now and then.
+    """
+
+    name = "fleet"
+    DEFAULT_MOST = 16
+
+    def __init__(self, context: PaceContext) -> None:
+        self._prices = RoundPrices(context.costs, context.draft_positions)
+        self._at_once = context.drafts_at_once
+        asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
+        self.most = asked if context.can_draft else 0
+        self._chances = DepthChances(self.most)
+        self._probe = Probe()
+
+    @classmethod
+    def build(cls, context: PaceContext) -> FleetPacer:
+        """With the longest draft asked for."""
+        return cls(context)
+
+    def admit(self, rows: RowView) -> None:
+        """Start values for each request."""
+        for slot in rows.slots:
+            self._chances.admit(slot)
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """Draft one more where the draft is shorter than the row's best length."""
+        drafted = rows.column(rows.rows.draft_len)
+        more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
+        if not any(drafted) and self._prices.plain_is_unknown(rows):
+            return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
+        if self._at_once or not self.most:
+            return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in more], more)
+        best = self.lengths(rows, [have + max(0, left) for have, left in zip(drafted, more, strict=True)])
+        return draft_up_to(best, rows, room)
+
+    def lengths(self, rows: RowView, most: list[int]) -> list[int]:
+        """Each row's best draft length of at most `most`."""
+        limit, committed = np.array(most), rows.column(rows.rows.committed_len)
+        chances = self._chances.of(rows.slots)
+        # A token there is no room for adds nothing, and costs.
+        tokens = tokens_of(np.where(np.arange(self.most) < limit[:, None], chances, 0.0))
+        best = best_lengths(tokens, self._prices.of(committed, self.most, drafting=True), drafting=True)
+        if self._probe.due and not best.any():
+            best[int(limit.argmax())] = min(1, int(limit.max()))
+        return [int(length) for length in best]
+
+    def trim(self, rows: RowView) -> list[int]:
+        """The best length of each deterministic draft, by the drafter's word."""
+        drafted = rows.column(rows.rows.draft_len)
+        if not any(drafted):
+            return drafted
+        tokens = tokens_of(confidences(rows, drafted))
+        prices = self._prices.of(rows.column(rows.rows.committed_len), max(drafted), drafting=False)
+        best = best_lengths(tokens, prices, drafting=False).tolist()
+        if self._probe.due and not any(best):
+            row = int(np.argmax(drafted))
+            best[row] = min(2, drafted[row])
+        return [int(length) for length in best]
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Moves the estimates by the tokens that were judged."""
+        for outcome in outcomes:
+            self._probe.count(bool(outcome.drafted))
+            if outcome.drafted and not self._at_once:
+                self._chances.learn(outcome.slot, outcome.drafted, outcome.accepted)
+
+    def retire(self, rows: RowView) -> None:
+        """Drops the estimates."""
+        for slot in rows.slots:
+            self._chances.retire(slot)
