@@ -12,13 +12,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import torch
 
 from glimpse import LLM, SamplingParams
-from glimpse.acceptance import resolve
 from glimpse.bench.held import Held, held, parts_of
 from glimpse.bench.results import Table, Target
 from glimpse.bench.runner import Bench, Findings, Suite, main
@@ -29,11 +30,27 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.sparse import WINDOW, SparseDrafter
 from glimpse.engine.forward import forward
-from glimpse.engine.sampling_step import DraftBook
+from glimpse.sampling.law import pick
+from glimpse.sampling.nodes import Nodes
+from glimpse.sampling.noise import Role
 
 DEPTH = 10
 PARAMS = {"temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 11, "ignore_eos": True}
 Arms = dict[str, SparseDrafter]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one arm drafted from one start."""
+
+    right: list[int]
+    """Which of DEPTH picks equal the text."""
+    overlap: list[float]
+    """Sum over tokens of min(draft's, target's probability): what `rejection` accepts on average; less noisy."""
+    entropy: list[float]
+    """Of the draft's law, in nats."""
+    seconds: float
+    """A draft step."""
 
 
 class Starts:
@@ -41,39 +58,51 @@ class Starts:
 
     def __init__(self, text: Held, ids: Sequence[int], prompt: int, llm: LLM) -> None:
         parts = text.parts
-        self._text, self._ids, self._parts = text, list(ids), parts
+        self._text, self._ids, self._parts, self._prompt = text, list(ids), parts, prompt
         self._slot = text._slot
         self._view = RowView(parts.rows, (self._slot,))
-        self._book = DraftBook(parts.rows, parts.sampler, resolve("coupled"), has_law=False)
         (request,) = llm._requests([self._ids[:prompt]], SamplingParams(**PARAMS, max_tokens=1))
         parts.sampler.admit(self._slot, request.params, self._ids[:prompt], parts.eos_token_ids)
-        parts.rows.prompt_len[self._slot] = prompt
 
     def close(self) -> None:
         """Gives the sampler's row back."""
         self._parts.sampler.retire(self._slot)
 
-    def judge(self, base: int, arms: Arms) -> dict[str, tuple[list[int], float]]:
-        """For each arm which of DEPTH drafts after position `base` equal the text, and seconds a draft step."""
+    def judge(self, base: int, arms: Arms) -> dict[str, Found] | None:
+        """What each arm drafts behind the token at position `base`; None where a near tie came out another way."""
         seen = self._text.forward(base - WINDOW, WINDOW, outputs=0, importance=WINDOW).importance[0]
-        return {name: self._draft(base, drafter, seen) for name, drafter in arms.items()}
+        target, picked, _ = self._laws(base, self._text.forward(base, DEPTH).logits[0])
+        if picked != self._ids[base + 1 : base + 1 + DEPTH]:
+            return None
+        return {name: self._draft(base, drafter, seen, target) for name, drafter in arms.items()}
 
-    def _draft(self, base: int, drafter: SparseDrafter, seen: torch.Tensor | None) -> tuple[list[int], float]:
-        rows, slot = self._parts.rows, self._slot
-        rows.verified_len[slot], rows.committed_len[slot], rows.draft_len[slot] = base, base + 1, 0
+    def _laws(self, base: int, logits: torch.Tensor) -> tuple[torch.Tensor, list[int], list[float]]:
+        """After positions `base`, base + 1, ...: probabilities [DEPTH, vocab], picks with the text's noise, entropies."""
+        lengths = range(base + 1, base + 1 + DEPTH)
+        nodes = Nodes.plain([self._slot] * DEPTH, lengths, [length - self._prompt for length in lengths])
+        sampler = self._parts.sampler
+        laws = sampler.laws(logits, nodes)
+        picks = pick(laws, sampler.seeds_of(nodes), nodes.position, Role.TARGET)
+        return laws.to_dense().logp.exp(), picks.tolist(), [round(each, 3) for each in laws.entropy.tolist()]
+
+    def _draft(self, base: int, drafter: SparseDrafter, seen: torch.Tensor | None, target: torch.Tensor) -> Found:
+        rows, slot, parts = self._parts.rows, self._slot, self._parts
+        rows.verified_len[slot], rows.committed_len[slot] = base, base + 1
         drafter.admit(self._view)
         drafter.absorb(self._view, [Outcome(slot, 0, 0, [], seen)])
-        right, begun = [], time.perf_counter()
-        for place in range(base + 1, base + 1 + DEPTH):
+        logits, begun = [], time.perf_counter()
+        for depth in range(DEPTH):
+            rows.draft_len[slot] = depth
             with torch.inference_mode():
-                specs = drafter.plan(self._view, [1])
-                logits = forward(self._parts.decoder, self._parts.pool, rows, specs).logits[0]
-                self._book.extend([slot], logits)
-            right.append(int(rows.tokens[slot, place] == self._ids[place]))
-            rows.tokens[slot, place] = self._ids[place]
+                logits += forward(parts.decoder, parts.pool, rows, drafter.plan(self._view, [1])).logits
+        seconds = (time.perf_counter() - begun) / DEPTH
         drafter.retire(self._view)
         rows.draft_len[slot], rows.committed_len[slot] = 0, len(self._ids)
-        return right, (time.perf_counter() - begun) / DEPTH
+        law, picked, entropy = self._laws(base, torch.cat(logits))
+        wanted = self._ids[base + 1 : base + 1 + DEPTH]
+        right = [int(one == other) for one, other in zip(picked, wanted, strict=True)]
+        overlap = [round(share, 4) for share in torch.minimum(law, target).sum(-1).tolist()]
+        return Found(right, overlap, entropy, seconds)
 
 
 def arms_of(llm: LLM, budget: RecallBudget, chosen: dict[str, tuple[str, int | None]]) -> Arms:
@@ -92,11 +121,15 @@ def passage_cell(llm: LLM, prompt: list[int], budget: float, chosen: dict, start
         with held(drafting, ids + written) as text:
             judge = Starts(text, ids + written, len(ids), llm)
             arms = arms_of(drafting, RecallBudget(share=budget), chosen)
-            found = [judge.judge(len(ids) + WINDOW * (turn + 1) - WINDOW, arms) for turn in range(starts)]
+            judged = [judge.judge(len(ids) + WINDOW * turn, arms) for turn in range(starts)]
             judge.close()
-    right = {name: [each[name][0] for each in found] for name in arms}
-    seconds = {name: sorted(each[name][1] for each in found)[len(found) // 2] for name in arms}
-    return {**facts, "right": right, "draft_step_s": seconds, "distinct_4grams": distinct_share(written)}
+    found = [each for each in judged if each is not None]
+    right = {name: [each[name].right for each in found] for name in arms}
+    overlap = {name: [each[name].overlap for each in found] for name in arms}
+    seconds = {name: median(each[name].seconds for each in found) for name in arms}
+    entropy = [each["none"].entropy for each in found]
+    facts = facts | {"distinct_4grams": distinct_share(written), "draft_step_s": seconds}
+    return {**facts, "right": right, "overlap": overlap, "entropy": entropy}
 
 
 def at_depth(groups: Sequence[Sequence[list[int]]], depth: int = DEPTH) -> float:
@@ -122,9 +155,9 @@ def accepted(groups: Sequence[Sequence[list[int]]]) -> float:
     return sum(reached(groups, depth) for depth in range(1, DEPTH + 1))
 
 
-def differences(cells: Sequence[dict], arm: str, figure: Callable) -> tuple[float, float, float]:
+def differences(cells: Sequence[dict], arm: str, figure: Callable, kind: str = "right") -> tuple[float, float, float]:
     """An arm's figure less that of `none`, with the paired interval over passages."""
-    pairs = [(cell["right"][arm], cell["right"]["none"]) for cell in cells]
+    pairs = [(cell[kind][arm], cell[kind]["none"]) for cell in cells]
 
     def less(drawn: Sequence[tuple]) -> float:
         return figure([pair[0] for pair in drawn]) - figure([pair[1] for pair in drawn])
@@ -137,15 +170,16 @@ def row(cells: Sequence[dict], arm: str) -> list[str]:
     low, high = bootstrap(groups, at_depth)
     shown = [arm, f"{at_depth(groups, 1):.3f}", f"{at_depth(groups):.3f} ({low:.3f} to {high:.3f})"]
     shown += [f"{given_before(groups):.3f}", f"{reached(groups):.3f}", f"{accepted(groups):.2f}"]
-    for figure, form in ((at_depth, ".3f"), (accepted, ".2f")):
-        found = differences(cells, arm, figure)
+    for figure, kind, form in ((at_depth, "right", ".3f"), (at_depth, "overlap", ".3f"), (accepted, "right", ".2f")):
+        found = differences(cells, arm, figure, kind)
         shown.append("" if arm == "none" else "{:+{f}} ({:+{f}} to {:+{f}})".format(*found, f=form))
-    step = sorted(cell["draft_step_s"][arm] for cell in cells)[len(cells) // 2]
+    step = median(cell["draft_step_s"][arm] for cell in cells)
     return [*shown, f"{1000 * step:.0f}"]
 
 
 COLUMNS = ("refresh", "depth 1", "depth 10 (95% interval)", "depth 10, all before accepted", "all 10 accepted",
-           "accepted of 10", "depth 10 less none", "accepted less none", "draft step ms")  # fmt: skip
+           "accepted of 10", "depth 10 less none", "overlap at depth 10 less none", "accepted less none",
+           "draft step ms")  # fmt: skip
 
 
 def measure(bench: Bench) -> list[dict]:
@@ -181,10 +215,10 @@ SUITE = Suite(
     summary=__doc__.splitlines()[0],
     settings={
         "prompt": 7000,
-        "passages": 16,
+        "passages": 10,
         "starts": 12,
         "budget": 0.07,
-        "arms": {"pages": ["pages", None], "heads": ["heads", None]},
+        "arms": {f"{sets}, layer {layer}": [sets, layer] for sets in ("pages", "heads") for layer in (22, 28)},
         "sampling": PARAMS,
     },
     quick={"prompt": 600, "passages": 2, "starts": 2},

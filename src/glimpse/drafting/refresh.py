@@ -28,7 +28,7 @@ from glimpse.drafting.sparse import RowSets, RowState, SparseDrafter, WindowSets
 from glimpse.errors import ArgumentError
 
 DEFAULT_SETS = "heads"
-DEFAULT_LAYER = 0.9
+DEFAULT_LAYER = 0.75
 """The refresh layer as a share of the layers (docs/pacing.md)."""
 GAIN = 1.0
 """How much a fresh query counts against the mean of the window's, where it agrees with it wholly."""

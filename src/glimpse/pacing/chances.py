@@ -38,9 +38,13 @@ class _Row:
     """[most]: tokens judged at each depth, decayed."""
     misses: np.ndarray
     """[most]: how many of them were rejected."""
+    lately: np.ndarray
+    """[most]: tokens judged at each depth, decayed faster, and how many were rejected: they make the row's factor."""
     missed: float = 0.0
-    """Rejections, decayed faster: they and what was expected make the row's factor."""
-    expected: float = 0.0
+
+    def factor(self, hazards: np.ndarray) -> float:
+        """How many rejections there were for each one that the profile expects."""
+        return (KAPPA + self.missed) / (KAPPA + float(self.lately @ hazards))
 
 
 @dataclass(slots=True)
@@ -53,7 +57,7 @@ class DepthChances:
 
     def admit(self, slot: int) -> None:
         """A request of which nothing is known."""
-        self._rows[slot] = _Row(np.zeros(self.most), np.zeros(self.most))
+        self._rows[slot] = _Row(*np.zeros((3, self.most)))
 
     def retire(self, slot: int) -> None:
         """Forgets a request and what it taught."""
@@ -64,19 +68,19 @@ class DepthChances:
         """One verification: the accepted tokens were judged, and the first rejected one."""
         row, judged = self._rows[slot], min(accepted + 1, drafted, self.most)
         row.missed = OMEGA * row.missed + (accepted < drafted)
-        row.expected = OMEGA * row.expected + float(self.hazards[:judged].sum())
+        row.lately *= OMEGA
         row.tries *= KEEP
         row.misses *= KEEP
         row.tries[:judged] += 1
+        row.lately[:judged] += 1
         if accepted < drafted and accepted < self.most:
             row.misses[accepted] += 1
         self._hazards = None
 
     def of(self, slots: tuple[int, ...]) -> np.ndarray:
         """[R, most]: P(accepted, given that all before it were), by depth."""
-        rows = [self._rows[slot] for slot in slots]
-        factors = np.array([(KAPPA + row.missed) / (KAPPA + row.expected) for row in rows])
-        return np.asarray(1 - np.clip(factors[:, None] * self.hazards, LEAST, MOST))
+        factors = np.array([[self._rows[slot].factor(self.hazards)] for slot in slots])
+        return np.asarray(1 - np.clip(factors * self.hazards, LEAST, MOST))
 
     @property
     def hazards(self) -> np.ndarray:

@@ -22,7 +22,6 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.lengths import tokens_of
 from glimpse.pacing.pacer import Action, Decisions, PaceContext
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
@@ -99,7 +98,7 @@ class EntropyPacer:
         drafted = rows.column(rows.rows.draft_len)
         if not any(drafted):
             return drafted
-        rates = self._rates(rows, confidences(rows, drafted), drafting=False)
+        rates = self._prices.rates(rows, confidences(rows, drafted), drafting=False)
         return [
             best if best or not self._states[slot].probe.due else min(have, 2)
             for slot, have, best in zip(rows.slots, drafted, rates.argmax(1).tolist(), strict=True)
@@ -126,7 +125,7 @@ class EntropyPacer:
         columns = np.arange(max(1, int((have + np.maximum(left, 0)).max())))
         chances = self._chances(rows, have, len(columns))
         # A token there is no room for adds nothing, and costs.
-        rates = self._rates(rows, np.where(columns < (have + left)[:, None], chances, 0.0), drafting=True)
+        rates = self._prices.rates(rows, np.where(columns < (have + left)[:, None], chances, 0.0), drafting=True)
         now = np.take_along_axis(rates, have[:, None], 1)[:, 0]
         later = np.where(np.arange(rates.shape[1]) > have[:, None], rates, -np.inf).max(1)
         probing = np.array([self._states[slot].probe.due for slot in rows.slots])
@@ -144,11 +143,6 @@ class EntropyPacer:
         entropies[:, : there.shape[1]] = there
         running = np.array([[state.survival] for state in states])
         return np.where(np.arange(count) < have[:, None], survivals(states, entropies), running)
-
-    def _rates(self, rows: RowView, chances: np.ndarray, *, drafting: bool) -> np.ndarray:
-        """[R, k + 1]: expected tokens per second of verifying 0 (plain decoding), 1, ..., k draft tokens."""
-        lengths = rows.column(rows.rows.committed_len)
-        return np.asarray(tokens_of(chances) / self._prices.shares(lengths, chances.shape[1], drafting=drafting))
 
 
 def survivals(states: Sequence[_RowState], entropies: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 At every step each row either drafts one more token or verifies what it has: it verifies once its draft is as long as
 its best length, which is worked out anew from the running acceptance by depth (`chances`), the measured costs of a step
-(`costs`) and the whole batch (`lengths`). What differs from the paper, and by how much it pays: docs/pacing.md.
+(`costs`) and how many share a step (`rounds`). What differs from the paper, and by how much it pays: docs/pacing.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chances import DepthChances
-from glimpse.pacing.lengths import best_lengths, tokens_of
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, draft_up_to
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
@@ -58,27 +57,25 @@ class FleetPacer:
 
     def lengths(self, rows: RowView, most: list[int]) -> list[int]:
         """Each row's best draft length of at most `most`."""
-        limit, committed = np.array(most), rows.column(rows.rows.committed_len)
-        chances = self._chances.of(rows.slots)
         # A token there is no room for adds nothing, and costs.
-        tokens = tokens_of(np.where(np.arange(self.most) < limit[:, None], chances, 0.0))
-        best = best_lengths(tokens, self._prices.of(committed, self.most, drafting=True), drafting=True)
-        if self._probe.due and not best.any():
-            best[int(limit.argmax())] = min(1, int(limit.max()))
-        return [int(length) for length in best]
+        room = np.arange(self.most) < np.array(most)[:, None]
+        chances = np.where(room, self._chances.of(rows.slots), 0.0)
+        return self._best(self._prices.rates(rows, chances, drafting=True), most, 1)
 
     def trim(self, rows: RowView) -> list[int]:
         """The best length of each deterministic draft, by the drafter's word."""
         drafted = rows.column(rows.rows.draft_len)
         if not any(drafted):
             return drafted
-        tokens = tokens_of(confidences(rows, drafted))
-        prices = self._prices.of(rows.column(rows.rows.committed_len), max(drafted), drafting=False)
-        best = best_lengths(tokens, prices, drafting=False).tolist()
+        return self._best(self._prices.rates(rows, confidences(rows, drafted), drafting=False), drafted, 2)
+
+    def _best(self, rates: np.ndarray, most: list[int], trial: int) -> list[int]:
+        """The lengths with the highest rates; where all are 0 and a trial is due, one row drafts `trial` tokens."""
+        best = [int(length) for length in rates.argmax(1)]
         if self._probe.due and not any(best):
-            row = int(np.argmax(drafted))
-            best[row] = min(2, drafted[row])
-        return [int(length) for length in best]
+            row = int(np.argmax(most))
+            best[row] = min(trial, most[row])
+        return best
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Moves the estimates by the tokens that were judged."""

@@ -1,9 +1,13 @@
-"""What a round of drafting and verifying costs, by the measured step-time surface."""
+"""What a round of drafting and verifying yields and costs, by the measured step-time surface.
+
+A step of a mixed batch costs something whatever it carries, and each row adds what it reads and computes (ASPIRE's
+form, arXiv 2609.17943). Rows draft and verify in the same steps, so what a step costs anyway is shared by all of
+them alike, and a row that drafts g tokens answers for its share of g + 1 steps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,55 +18,43 @@ PLAIN_FIRST = 2
 """Plain steps that are run before the first draft; they write text like any other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Seconds that R rows add to the steps they take part in, beyond what a step costs whatever it carries."""
-
-    step: float
-    """What a step costs whatever it carries."""
-    begin: float
-    """Choosing a recall set, once a round; 0 where nothing is drafted by forwards."""
-    draft: np.ndarray
-    """[R, 1]: one draft step; 0 where drafts need no forward."""
-    full: np.ndarray
-    """[R, K + 1]: verifying 0 (plain decoding), 1, ..., K draft tokens."""
-
-    @property
-    def rounds(self) -> np.ndarray:
-        """[R, K + 1]: whole rounds of 0, 1, ..., K draft tokens."""
-        drafted = np.arange(self.full.shape[1])
-        return np.asarray(self.full + self.draft * drafted + self.begin * (drafted > 0))
-
-
 class RoundPrices:
     """Prices rounds by `StepCosts`; `positions(length)` is how many positions a draft step reads."""
 
     def __init__(self, costs: StepCosts, positions: Callable[[int], int]) -> None:
         self._costs, self._positions = costs, positions
 
-    def shares(self, lengths: list[int], most: int, *, drafting: bool) -> np.ndarray:
-        """[R, most + 1]: seconds of whole rounds, each row answering for its share of the steps they take."""
-        prices = self.of(lengths, most, drafting=drafting)
-        steps = 1 + (np.arange(most + 1) if drafting else 0)
-        return np.asarray(prices.rounds + steps * prices.step / len(lengths))
+    def rates(self, rows: RowView, chances: np.ndarray, *, drafting: bool) -> np.ndarray:
+        """[R, K + 1]: expected tokens per second of rounds of 0 (plain decoding), 1, ..., K draft tokens.
 
-    def of(self, lengths: list[int], most: int, *, drafting: bool) -> Prices:
-        """Prices of rows of these committed lengths, for up to `most` draft tokens; `drafting`: forwards draft."""
-        step = float(self._costs.coefficients[0])
-        length, counts = np.array(lengths)[:, None], np.arange(1, most + 2)
-        kv, pairs = length + counts, length * counts
-        full = self._costs.marginal(full_tokens=counts, full_kv=kv, pairs=pairs)
-        if not drafting:
-            return Prices(step, 0.0, np.zeros((len(lengths), 1)), full)
-        begin = self._costs.seconds(StepLoad(rounds=1)) - step
-        read = np.array([self._positions(each) for each in lengths])[:, None]
-        return Prices(step, begin, self._costs.marginal(draft_tokens=1, draft_kv=read), full)
+        `chances` [R, K]: P(accepted, given that all before it were); `drafting`: each draft token takes a step of the
+        engine (else the drafts are there already, and a round is one step).
+        """
+        lengths = rows.column(rows.rows.committed_len)
+        return np.asarray(tokens_of(chances) / self._seconds(lengths, chances.shape[1], drafting=drafting))
 
     def plain_is_unknown(self, rows: RowView) -> bool:
         """Whether plain steps of these rows have hardly run yet: they are what drafting must beat."""
         lengths = rows.column(rows.rows.committed_len)
         plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
         return self._costs.seen(plain) < PLAIN_FIRST
+
+    def _seconds(self, lengths: list[int], most: int, *, drafting: bool) -> np.ndarray:
+        """[R, most + 1]: seconds that each row answers for, by the draft's length."""
+        drafted, share = np.arange(most + 1), float(self._costs.coefficients[0]) / len(lengths)
+        count, length = 1 + drafted, np.array(lengths)[:, None]
+        seconds = share + self._costs.marginal(full_tokens=count, full_kv=length + count, pairs=length * count)
+        if drafting:
+            positions = np.array([self._positions(each) for each in lengths])[:, None]
+            step = share + self._costs.marginal(draft_tokens=1, draft_kv=positions)
+            seconds += step * drafted + float(self._costs.marginal(rounds=1)) * (drafted > 0)
+        return seconds
+
+
+def tokens_of(chances: np.ndarray) -> np.ndarray:
+    """[R, K + 1]: expected tokens of rounds of 0, ..., K drafts with chances [R, K], the target's own one counted."""
+    reached = np.cumprod(chances, 1)
+    return 1 + np.concatenate([np.zeros((len(chances), 1)), np.cumsum(reached, 1)], 1)
 
 
 def confidences(rows: RowView, drafted: list[int]) -> np.ndarray:
