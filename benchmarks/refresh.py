@@ -77,7 +77,7 @@ class Starts:
         return {name: self._draft(base, drafter, seen, target) for name, drafter in arms.items()}
 
     def _laws(self, base: int, logits: torch.Tensor) -> tuple[torch.Tensor, list[int], list[float]]:
-        """After positions `base`, base + 1, ...: probabilities [DEPTH, vocab], picks with the text's noise, entropies."""
+        """After positions `base`, base + 1, ...: laws [DEPTH, vocab], picks with the text's noise, entropies."""
         lengths = range(base + 1, base + 1 + DEPTH)
         nodes = Nodes.plain([self._slot] * DEPTH, lengths, [length - self._prompt for length in lengths])
         sampler = self._parts.sampler

@@ -93,15 +93,15 @@ def test_pages_are_one_set_of_whole_pages_for_all():
     assert set(range(272, 400)) <= set(found[0, 0].tolist())
 
 
-@pytest.mark.parametrize("sets", ["pages", "heads"])
-def test_the_next_step_reads_what_the_last_one_looked_at(sets):
+@pytest.mark.parametrize(("sets", "floor"), [("pages", 160), ("heads", 12)])
+def test_the_next_step_reads_what_the_last_one_looked_at(sets, floor):
     drafter, view = setup(400, sets)
-    drafter._budget = RecallBudget(share=0.01, floor=160)
+    drafter._budget = RecallBudget(share=0.01, floor=floor, sinks=2, recent=4)
     drafter.admit(view)
     verified(drafter, view, *range(20, 60))
     assert 200 not in read(drafter, view)[2, 1]
-    hear(drafter, view, *range(20, 60, 4), 200)
-    assert 200 in read(drafter, view)[2, 1]
+    hear(drafter, view, *range(200, 204))
+    assert set(range(200, 204)) <= set(read(drafter, view)[2, 1].tolist())
     hear(drafter, view, 100)
     # One step's look lasts one step.
     assert 100 in read(drafter, view)[0, 0]
@@ -162,5 +162,5 @@ def test_the_text_is_that_of_plain_decoding(tiny, sets):
     llm = tiny.variant(drafter="refresh", pacer="fixed", draft_tokens=4, refresh_sets=sets)
     outs = llm.generate(prompts, params)
     assert [out.token_ids for out in outs] == plain
-    assert all(out.speculation.accepted for out in outs)
+    assert all(out.speculation.draft_steps > 10 for out in outs)
     assert not llm._engine.parts.drafter._states

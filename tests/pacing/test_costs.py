@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.costs import StepCosts, StepLoad, _least_squares
 
 WEIGHTS, POSITION = 540_000_000, 46_000
 
@@ -122,3 +122,21 @@ def test_what_it_remembers_is_bounded():
     assert costs.steps <= 9 * StepCosts.KINDS
     costs.observe(plain(50), 0.1)
     assert costs.seen(plain(50)) == 1
+
+
+def test_what_would_be_negative_is_left_out_of_the_fit():
+    """x = (2, -1) fits best; without the second entry the first is not 2 but what fits best alone."""
+    moment, target = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([3.0, 0.0])
+    assert _least_squares(moment, target).tolist() == [1.5, 0.0]
+    assert _least_squares(moment, np.array([3.0, 3.0])) == pytest.approx([1.0, 1.0])
+
+
+def test_too_few_kinds_of_step_leave_it_with_what_bytes_predict():
+    """Plain steps of one length alone: right for them, and finite, positive and in proportion for all others."""
+    costs, length = StepCosts(WEIGHTS, POSITION), 2000
+    before = costs.coefficients.copy()
+    for _ in range(9):
+        costs.observe(plain(length), 0.3)
+    assert costs.seconds(plain(length)) == pytest.approx(0.3, rel=0.02)
+    assert (costs.coefficients > 0).all()
+    assert costs.coefficients[2] / before[2] == pytest.approx(costs.coefficients[4] / before[4], rel=0.01)

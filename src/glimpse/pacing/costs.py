@@ -144,7 +144,7 @@ class StepCosts:
         seconds = np.zeros(())
         for name, count in counts.items():
             seconds = seconds + named[name] * np.asarray(count, dtype=np.float64)
-        return seconds
+        return np.asarray(seconds)
 
     def _solve(self) -> np.ndarray:
         points = self.points()
@@ -155,4 +155,18 @@ class StepCosts:
         start = self._start * np.median(1 / (errors @ self._start))
         lean = self._lean / start**2
         moment = errors.T * counts @ errors + np.diag(lean)
-        return np.asarray(np.maximum(np.linalg.solve(moment, counts @ errors + lean * start), 0.0))
+        return _least_squares(moment, counts @ errors + lean * start)
+
+
+def _least_squares(moment: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The solution of moment x = target without negative entries: those that would be are left out of the fit.
+
+    Cut off afterwards they would leave the others fitted around something that is not there.
+    """
+    free = np.ones(len(target), dtype=bool)
+    while True:
+        found = np.zeros(len(target))
+        found[free] = np.linalg.solve(moment[np.ix_(free, free)], target[free])
+        if (found >= 0).all():
+            return found
+        free &= found >= 0
