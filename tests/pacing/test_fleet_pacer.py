@@ -60,7 +60,20 @@ def test_it_verifies_at_its_length():
     made = pacer(0.1, 2)
     (length, _) = made.lengths(batch(made, 0, 0), [16, 16])
     assert 1 < length < 16
-    assert actions(made, batch(made, length - 1, length)) == [Action.DRAFT, Action.VERIFY]
+    view = batch(made, length - 1, length)
+    made.observe(view, [Outcome(slot, 1, 1, [1, 1]) for slot in range(2)])
+    assert made.lengths(view, [16, 16]) == [length, length]
+    assert actions(made, view) == [Action.DRAFT, Action.VERIFY]
+
+
+def test_first_drafts_are_spread():
+    """Eight like rows that begin together: their first verifications fall on different steps."""
+    made = pacer(0.1, 8)
+    view = batch(made, *[0] * 8)
+    wanted = made.decide(view, [64] * 8).room
+    assert len(set(wanted)) >= 4
+    assert min(wanted) >= 1
+    assert max(wanted) == made.lengths(view, [16] * 8)[0]
 
 
 def test_no_room_and_no_drafter():

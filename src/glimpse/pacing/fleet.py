@@ -7,6 +7,8 @@ its best length, which is worked out anew from the running acceptance by depth (
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from glimpse.cache.rows import RowView
@@ -16,11 +18,16 @@ from glimpse.pacing.pacer import Action, Decisions, PaceContext, draft_up_to
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
 
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, less their whole parts, are spread evenly however many there are."""
+
 
 class FleetPacer:
     """Draft or verify, row by row, for the most tokens per second of the batch; plain where no draft pays.
 
-    Where every row decodes plainly, one row at a time tries a draft now and then.
+    Where every row decodes plainly, one row at a time tries a draft now and then. Rows of equal lengths that began
+    together would verify together for ever, and a step of that many tokens takes longer than its share: so each
+    request's first draft is cut to another part of its best length, which spreads the rows' verifications for good.
     """
 
     name = "fleet"
@@ -33,6 +40,9 @@ class FleetPacer:
         self.most = asked if context.can_draft else 0
         self._chances = DepthChances(self.most)
         self._probe = Probe()
+        self._admitted = 0
+        self._first: dict[int, float] = {}
+        """For rows that have verified no draft yet: which part of its best length the first one is."""
 
     @classmethod
     def build(cls, context: PaceContext) -> FleetPacer:
@@ -43,6 +53,8 @@ class FleetPacer:
         """Start values for each request."""
         for slot in rows.slots:
             self._chances.admit(slot)
+            self._first[slot] = 1 - self._admitted * _GOLDEN % 1
+            self._admitted += 1
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Draft one more where the draft is shorter than the row's best length."""
@@ -53,6 +65,8 @@ class FleetPacer:
         if self._at_once or not self.most:
             return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in more], more)
         best = self.lengths(rows, [have + max(0, left) for have, left in zip(drafted, more, strict=True)])
+        if len(rows) > 1:
+            best = [math.ceil(self._first.get(slot, 1) * length) for slot, length in zip(rows.slots, best, strict=True)]
         return draft_up_to(best, rows, room)
 
     def lengths(self, rows: RowView, most: list[int]) -> list[int]:
@@ -82,9 +96,11 @@ class FleetPacer:
         for outcome in outcomes:
             self._probe.count(bool(outcome.drafted))
             if outcome.drafted and not self._at_once:
+                self._first.pop(outcome.slot, None)
                 self._chances.learn(outcome.slot, outcome.drafted, outcome.accepted)
 
     def retire(self, rows: RowView) -> None:
         """Drops the estimates."""
         for slot in rows.slots:
             self._chances.retire(slot)
+            self._first.pop(slot, None)
