@@ -85,11 +85,20 @@ def paper(pacer: FleetPacer) -> FleetPacer:
     return pacer
 
 
+class Together(FleetPacer):
+    """Without spreading the first drafts."""
+
+    def admit(self, rows: RowView) -> None:
+        super().admit(rows)
+        self._first.clear()
+
+
 ARMS: Mapping[str, Callable[[PaceContext], Pacer]] = {
     **{f"fixed {length}": (lambda context, length=length: FixedPacer(length)) for length in (0, 2, 3, 4, 5, 6, 8, 10)},
     "synchronised 5": lambda context: SynchronisedPacer(5),
     "feedback": FeedbackPacer.build,
     "fleet, one acceptance a request": lambda context: paper(FleetPacer(context)),
+    "fleet, first drafts alike": Together.build,
     "fleet": FleetPacer.build,
 }
 

@@ -101,8 +101,9 @@ def test_what_was_measured_outweighs_what_bytes_predict():
 def test_rows_share_the_constant():
     costs = taught(0.0)
     lengths = [2000, 1000, 2000, 3000]
-    (alone,) = costs.shares(1, full_tokens=1, full_kv=[2000], pairs=2000)
-    of_four = costs.shares(4, full_tokens=1, full_kv=lengths, pairs=lengths)
+    step = costs.coefficients[0]
+    alone = step + costs.marginal(full_tokens=1, full_kv=2000, pairs=2000)
+    of_four = step / 4 + costs.marginal(full_tokens=1, full_kv=lengths, pairs=lengths)
     assert alone == pytest.approx(costs.seconds(plain(2000)))
     assert alone - of_four[0] == pytest.approx(0.75 * float(costs.coefficients[0]))
     assert of_four.sum() == pytest.approx(costs.seconds(StepLoad(full_tokens=4, full_kv=8000, pairs=8000)))

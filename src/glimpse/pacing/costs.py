@@ -131,13 +131,6 @@ class StepCosts:
         """Predicted seconds of a step with this load."""
         return float(load.features() @ self.coefficients)
 
-    def shares(self, rows: int, **counts: Counts) -> np.ndarray:
-        """Seconds that each of `rows` rows answers for, by its counts (those of `StepLoad`, one number or one a row).
-
-        The rows go in one step and share its constant.
-        """
-        return np.full(rows, self.coefficients[0] / max(rows, 1)) + self.marginal(**counts)
-
     def marginal(self, **counts: Counts) -> np.ndarray:
         """Seconds that counts (those of `StepLoad`, numbers or arrays of one shape) add to a step that runs anyway."""
         named = dict(zip(FEATURES, self.coefficients, strict=True))
