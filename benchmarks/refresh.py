@@ -220,7 +220,7 @@ SUITE = Suite(
         "arms": {"pages, layer 28": ["pages", 28], "pages, layer 22": ["pages", 22], "heads, layer 22": ["heads", 22]},
         "sampling": PARAMS,
     },
-    quick={"prompt": 600, "passages": 2, "starts": 2},
+    quick={"prompt": 600, "passages": 2, "starts": 2, "arms": {"pages": ["pages", None], "heads": ["heads", None]}},
     body=body,
 )
 SWEEP = Suite(
@@ -234,7 +234,7 @@ SWEEP = Suite(
         "arms": {f"{sets} {layer}": [sets, layer] for sets in ("pages", "heads") for layer in (7, 15, 22, 27, 28, 29)},
         "sampling": PARAMS,
     },
-    quick={"prompt": 600, "passages": 2, "starts": 2},
+    quick={"prompt": 600, "passages": 2, "starts": 2, "arms": {"pages": ["pages", None], "heads": ["heads", None]}},
     body=body,
 )
 
