@@ -1,8 +1,8 @@
 """Each row of a batch at its own pace, against drafting in step, +-1 feedback and fixed lengths.
 
-Replayed: the pacers' own code over the acceptance that `benchmarks.refresh` measured (of the sparse drafter, without a
-refresh layer; its result file must be there), on the cost surfaces of GPU batches. Half of the rows hard text and half
-easy is shown apart. Run: batches of book text on this CPU, timed by the processor time of one thread, in turn.
+Replayed: the pacers' own code over the acceptance that `benchmarks.sparse_acceptance` measured (accepted of 8 drafts,
+round by round, when sampling; its result file must be there), on the cost surfaces of GPU batches. Half of the rows hard
+text and half easy is shown apart. Run: batches of book text on this CPU, timed by the processor time of one thread, in turn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from statistics import quantiles
 import numpy as np
 
 from benchmarks.fleet_replay import ARMS, SURFACES, Replay, Traces, paper
+from benchmarks.sparse_acceptance import GAMMA
 from glimpse import LLM, SamplingParams
 from glimpse.bench.held import parts_of
 from glimpse.bench.results import Table, Target, read_result
@@ -30,10 +31,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def traces_of(source: str | None) -> list[list[list[int]]]:
-    """By passage and start, which draft tokens are right; made up for a smoke run."""
+    """By passage and round, which draft tokens are right; made up for a smoke run."""
     if source is None:
-        return np.random.default_rng(0).binomial(1, 0.9, (4, 6, 10)).tolist()
-    return [run["right"]["none"] for run in read_result(ROOT / "benchmarks" / "results" / source).runs]
+        return np.random.default_rng(0).binomial(1, 0.9, (4, 6, GAMMA)).tolist()
+    result = read_result(ROOT / "benchmarks" / "results" / source)
+    # The modes follow one another, sampling first, for each passage in turn.
+    sampled = result.runs[:: len(result.settings["modes"])]
+    return [[[1] * kept + [0] * (GAMMA - kept) for kept in run["accepted"]] for run in sampled]
 
 
 def length_of(right: Sequence[int]) -> int:
@@ -65,11 +69,10 @@ def replayed(name: str, batch: str, traces: Traces, settings: dict) -> dict:
 
 def engines(llm: LLM) -> dict[str, LLM]:
     """Arms on this machine: one engine each, over the same weights and cache."""
-    fixed = {"fixed 8": llm.variant(drafter="sparse", pacer="fixed", draft_tokens=8)}
-    named = {name: llm.variant(drafter="sparse", pacer=name) for name in ("synchronised", "feedback", FLEET)}
+    named = {name: llm.variant(drafter="sparse", pacer=name) for name in ("synchronised", FLEET)}
     one = llm.variant(drafter="sparse", pacer=FLEET)
     paper(parts_of(one).pacer)
-    return {PLAIN: llm, **fixed, **named, ONE: one}
+    return {PLAIN: llm, **named, ONE: one}
 
 
 def timed(llm: LLM, prompts: list[list[int]], params: list[SamplingParams]) -> dict:
@@ -161,16 +164,16 @@ SUITE = Suite(
     name="fleet",
     summary=__doc__.splitlines()[0],
     settings={
-        "traces": "cpu-refresh.json",
+        "traces": "cpu-sparse_acceptance.json",
         "surfaces": list(SURFACES),
         "seeds": 2,
         "steps": 300,
         "warm_up": 60,
         "prompt": 3000,
-        "rows": 3,
+        "rows": 2,
         "batches": 1,
-        "rounds": 4,
-        "tokens": 40,
+        "rounds": 3,
+        "tokens": 32,
         "sampling": SAMPLING,
     },
     quick={

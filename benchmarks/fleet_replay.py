@@ -94,7 +94,7 @@ class Together(FleetPacer):
 
 
 ARMS: Mapping[str, Callable[[PaceContext], Pacer]] = {
-    **{f"fixed {length}": (lambda context, length=length: FixedPacer(length)) for length in (0, 2, 3, 4, 5, 6, 8, 10)},
+    **{f"fixed {length}": (lambda context, length=length: FixedPacer(length)) for length in (0, 2, 3, 4, 5, 6, 8)},
     "synchronised 5": lambda context: SynchronisedPacer(5),
     "feedback": FeedbackPacer.build,
     "fleet, one acceptance a request": lambda context: paper(FleetPacer(context)),

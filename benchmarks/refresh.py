@@ -4,7 +4,7 @@ A passage of a book is the prompt; its continuation is sampled by plain decoding
 arm drafts DEPTH tokens through the drafter's own protocol, fed with the text's own tokens, and a draft counts as
 accepted where the pick under `coupled` noise is the text's. So every arm drafts after the same words, and one start
 yields at once what a round would have (a draft survives as far as all before it were accepted) and whether the token at
-each depth would be accepted if all before it were. Intervals are bootstrapped over passages; differences are paired.
+each depth would be accepted if all before it were. Intervals are bootstrapped over starts (which lie 16 tokens apart), differences paired.
 """
 
 from __future__ import annotations
@@ -132,6 +132,11 @@ def passage_cell(llm: LLM, prompt: list[int], budget: float, chosen: dict, start
     return {**facts, "right": right, "overlap": overlap, "entropy": entropy}
 
 
+def starts_of(cells: Sequence[dict], arm: str, kind: str = "right") -> list[list[list]]:
+    """Each start as a group of its own."""
+    return [[start] for cell in cells for start in cell[kind][arm]]
+
+
 def at_depth(groups: Sequence[Sequence[list[int]]], depth: int = DEPTH) -> float:
     """The share of tokens at a depth that are accepted if all before them were, over all starts."""
     every = [start[depth - 1] for group in groups for start in group]
@@ -156,8 +161,8 @@ def accepted(groups: Sequence[Sequence[list[int]]]) -> float:
 
 
 def differences(cells: Sequence[dict], arm: str, figure: Callable, kind: str = "right") -> tuple[float, float, float]:
-    """An arm's figure less that of `none`, with the paired interval over passages."""
-    pairs = [(cell[kind][arm], cell[kind]["none"]) for cell in cells]
+    """An arm's figure less that of `none`, with the paired interval over starts."""
+    pairs = list(zip(starts_of(cells, arm, kind), starts_of(cells, "none", kind), strict=True))
 
     def less(drawn: Sequence[tuple]) -> float:
         return figure([pair[0] for pair in drawn]) - figure([pair[1] for pair in drawn])
@@ -166,7 +171,7 @@ def differences(cells: Sequence[dict], arm: str, figure: Callable, kind: str = "
 
 
 def row(cells: Sequence[dict], arm: str) -> list[str]:
-    groups = [cell["right"][arm] for cell in cells]
+    groups = starts_of(cells, arm)
     low, high = bootstrap(groups, at_depth)
     shown = [arm, f"{at_depth(groups, 1):.3f}", f"{at_depth(groups):.3f} ({low:.3f} to {high:.3f})"]
     shown += [f"{given_before(groups):.3f}", f"{reached(groups):.3f}", f"{accepted(groups):.2f}"]

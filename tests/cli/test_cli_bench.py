@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
         ("decode 8000x1 --batch 2", "name cells, or a grid by --context and --batch, not both"),
         ("decode --batch many", "--batch 'many': 'many' is not a whole number"),
         ("decode --temperature -1", "--temperature -1: give 0 (greedy) or more"),
-        ("decode --drafter nobody", "drafters: unknown name 'nobody'; known: lookup, none, sparse"),
+        ("decode --drafter nobody", "drafters: unknown name 'nobody'; known: lookup, none, refresh, sparse"),
         ("decode -m nowhere 8000x1", "no such model: nowhere"),
         ("decode --threads 0", "--threads 0: at least 1 is needed"),
         ("decode --drafter none", "drafter 'none' drafts nothing"),
