@@ -1,8 +1,9 @@
 """Each row of a batch at its own pace, against drafting in step, +-1 feedback and fixed lengths.
 
 Replayed: the pacers' own code over the acceptance that `benchmarks.sparse_acceptance` measured (accepted of 8 drafts,
-round by round, when sampling; its result file must be there), on the cost surfaces of GPU batches. Half of the rows hard
-text and half easy is shown apart. Run: batches of book text on this CPU, timed by the processor time of one thread, in turn.
+round by round, when sampling; its result file must be there), on the cost surfaces of GPU batches. Half of the rows of
+hard text and half of easy is shown apart. Run: batches of book text on this CPU, timed by the processor time of one
+thread, in turn.
 """
 
 from __future__ import annotations

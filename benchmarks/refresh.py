@@ -4,7 +4,8 @@ A passage of a book is the prompt; its continuation is sampled by plain decoding
 arm drafts DEPTH tokens through the drafter's own protocol, fed with the text's own tokens, and a draft counts as
 accepted where the pick under `coupled` noise is the text's. So every arm drafts after the same words, and one start
 yields at once what a round would have (a draft survives as far as all before it were accepted) and whether the token at
-each depth would be accepted if all before it were. Intervals are bootstrapped over starts (which lie 16 tokens apart), differences paired.
+each depth would be accepted if all before it were. Intervals are bootstrapped over starts (which lie 16 tokens apart),
+differences paired.
 """
 
 from __future__ import annotations
