@@ -18,6 +18,8 @@ from glimpse.pacing.pacer import Action, Decisions, PaceContext, draft_up_to
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
 
+FIRST_TRIAL, LAST_TRIAL = 192, 768
+"""Plain tokens of the whole batch between trials of a draft: a trial costs about one and a half of them."""
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole parts, are spread evenly however many there are."""
 
@@ -39,7 +41,7 @@ class FleetPacer:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._chances = DepthChances(self.most)
-        self._probe = Probe()
+        self._probe = Probe(FIRST_TRIAL, LAST_TRIAL)
         self._admitted = 0
         self._first: dict[int, float] = {}
         """For rows that have verified no draft yet: which part of its best length the first one is."""
