@@ -91,7 +91,8 @@ def device_name(device: torch.device) -> str:
     """The GPU's name; for a CPU its model and the threads in use, which its speed depends on."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def path_of(device: str, model: str, dtype: str) -> Path:
