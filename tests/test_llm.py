@@ -302,7 +302,7 @@ def test_outputs_that_ended_are_kept_where_another_broke_off(llm):
     try:
         with torch.inference_mode():
             weight[spoiled] = torch.nan
-        with pytest.raises(BrokenOff, match="1 of 3 texts broke off: .* not finite") as caught:
+        with pytest.raises(BrokenOff, match=r"1 of 3 texts broke off: .* not finite") as caught:
             llm.generate([IDS, [spoiled, 50], IDS[:9]], GREEDY)
         with pytest.raises(GlimpseError, match=r"^the model's logits|^step") as alone:
             llm.generate([spoiled, 50], GREEDY)

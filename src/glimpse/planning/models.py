@@ -55,7 +55,5 @@ def read_spec(model: str) -> DecoderSpec:
     found = spec_from_config(raw, label)
     missing = [name for name in _SIZES if name not in raw]
     if missing:
-        raise ModelError(
-            f"{label}: {', '.join(missing)} missing; with transformers' defaults it would be another model"
-        )
+        raise ModelError(f"{label}: {', '.join(missing)} missing; filled in, they would be another model's")
     return found
