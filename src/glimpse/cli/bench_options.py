@@ -93,7 +93,8 @@ def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
 
     if options.cells and (options.context or options.batch):
         raise ArgumentError("name cells, or a grid by --context and --batch, not both")
-    asked, drafts = list(options.cells), (4, 8)
+    asked = list(options.cells)
+    drafts: tuple[int, ...] = (4, 8)
     if options.context or options.batch:
         contexts = numbers("--context", options.context, whole) or [8000 if device.type == "cuda" else 1000]
         rows = numbers("--batch", options.batch, whole) or [1]
