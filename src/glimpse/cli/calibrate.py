@@ -42,9 +42,7 @@ class CalibrateOptions:
     threads: Annotated[int | None, option(_PANEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
     seconds: Annotated[
         float | None,
-        option(
-            _PANEL, "About how long to measure; every kind of step once, whatever it takes. Default: 60.", "--seconds"
-        ),
+        option(_PANEL, "About how long to measure, all kinds of step at least once. Default: 60.", "--seconds"),
     ] = None
 
 
