@@ -166,8 +166,7 @@ class LLM:
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> TextStream:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
         (request,) = self._requests([self._ids(prompt)], single_output(params))
-        settings = self.settings
-        return TextStream(self._stream(request), lambda: output_of(request, settings))
+        return TextStream(self._stream(request), lambda: output_of(request, self.settings))
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""

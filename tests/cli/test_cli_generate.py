@@ -11,7 +11,7 @@ from rich.console import Console
 
 from glimpse.cli import app, writer
 from glimpse.errors import GlimpseError
-from glimpse.outputs import BrokenOff
+from glimpse.outputs import BrokenOff, Piece, StreamChunk
 
 TEXT = "".join(WORDS)
 
@@ -48,6 +48,17 @@ def test_quiet_leaves_only_the_text(glimpse):
 
 def test_no_stream_shows_the_same_text(glimpse):
     assert glimpse("generate", "--prompt", "Hello", "--no-stream").out == glimpse("generate", "--prompt", "Hello").out
+
+
+def test_an_error_in_mid_text_stands_on_a_line_of_its_own(glimpse, monkeypatch):
+    def broken(self, written):
+        yield StreamChunk("The", (0,), (Piece("The", 0, False),))
+        raise GlimpseError("logits are not finite")
+
+    monkeypatch.setattr(FakeLLM, "_chunks", broken)
+    ran = glimpse("generate", "--prompt", "Hello")
+    assert (ran.code, ran.out.endswith("The\n")) == (1, True)
+    assert ran.err.endswith("glimpse: logits are not finite\n")
 
 
 def test_finished_texts_are_shown_where_another_broke_off(glimpse, monkeypatch):

@@ -11,6 +11,7 @@ from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, Stre
 from glimpse.cli.progress import Bars
 from glimpse.cli.sampling_options import SamplingOptions
 from glimpse.cli.writer import Writer
+from glimpse.errors import GlimpseError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,6 +45,9 @@ def follow(chunks: TextStream, writer: Writer, bars: Bars) -> GenerationOutput:
             for chunk in chunks:
                 bars.clear()
                 writer.write(chunk)
+    except GlimpseError:
+        writer.finish()
+        raise
     finally:
         bars.clear()
     output = chunks.output
