@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from glimpse.errors import GlimpseError as GlimpseError
     from glimpse.errors import ModelError as ModelError
     from glimpse.llm import LLM as LLM
+    from glimpse.outputs import BrokenOff as BrokenOff
     from glimpse.outputs import Comparison as Comparison
     from glimpse.outputs import GenerationOutput as GenerationOutput
     from glimpse.outputs import StreamChunk as StreamChunk
@@ -21,6 +22,7 @@ _HOMES = {
     "GlimpseError": "glimpse.errors",
     "ModelError": "glimpse.errors",
     "LLM": "glimpse.llm",
+    "BrokenOff": "glimpse.outputs",
     "Comparison": "glimpse.outputs",
     "GenerationOutput": "glimpse.outputs",
     "StreamChunk": "glimpse.outputs",

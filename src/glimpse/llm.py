@@ -28,7 +28,7 @@ from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_outp
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
-from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
+from glimpse.outputs import BrokenOff, Comparison, GenerationOutput, StreamChunk, TextStream
 from glimpse.sampling.noise import child_seed
 from glimpse.sampling.params import SamplingParams
 
@@ -153,15 +153,20 @@ class LLM:
     ) -> list[GenerationOutput]:
         """Outputs of all prompts, in order; `n` in a row for each. One SamplingParams for all, or one a prompt.
 
-        A prompt is text or token ids. Raises ArgumentError for a prompt that is empty or too long.
+        A prompt is text or token ids. Raises ArgumentError for a prompt that is empty or too long, BrokenOff, which
+        has the other outputs, where the model's numbers overflow for some of several.
         """
         requests = self._requests(prompts, params)
         self._run(requests)
+        errors = [request.error for request in requests if request.error]
+        if errors and len(errors) < len(requests):
+            raise BrokenOff([None if request.error else self._finish(request) for request in requests], errors[0])
         return [self._finish(request) for request in requests]
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> TextStream:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        return self._follow(prompt, single_output(params))
+        (request,) = self._requests([self._ids(prompt)], single_output(params))
+        return TextStream(self._stream(request), lambda: output_of(request, self.settings))
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""

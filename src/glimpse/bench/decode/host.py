@@ -45,8 +45,7 @@ class EngineCell:
         """
         self.spec, self.dtype = checkpoint.spec, checkpoint.decoder.dtype
         self.context, self.rows = len(prompts[0]), len(prompts)
-        if self.rows > MOST_ROWS:
-            raise ArgumentError(f"{self.rows} rows: on this device the engine keeps at most {MOST_ROWS} in step")
+        refuse_rows(self.rows)
         self.clock, self.how = clock_of(checkpoint.decoder.device), f"engine, {torch.get_num_threads()} threads"
         self.reads_cache = bool(DRAFTERS.get(drafter).needs_forward)
         self._tokens, self._drafter, self._budget = room + _SLACK, drafter, budget
@@ -163,6 +162,12 @@ class EngineCell:
         assert weights is not None
         window.push(weights)
         return held, window
+
+
+def refuse_rows(rows: int) -> None:
+    """Raises ArgumentError for more rows than stay in step."""
+    if rows > MOST_ROWS:
+        raise ArgumentError(f"{rows} rows: on this device the engine keeps at most {MOST_ROWS} in step")
 
 
 @contextmanager
