@@ -46,7 +46,8 @@ class LLM:
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
     the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
     `budget_floor` the least number of positions (256). `max_context` lowers the checkpoint's context limit,
-    `max_batch_size` is how many requests run at once. `seed` makes requests that set none repeatable.
+    `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache too small for all
+    (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
     `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
     for a checkpoint that cannot be used.
     """
@@ -61,6 +62,8 @@ class LLM:
         draft_tokens: int | None = None,
         budget: float | None = None,
         budget_floor: int | None = None,
+        reserve: str = "full",
+        prefix_reuse: bool = True,
         dtype: str = "auto",
         device: str = "auto",
         max_context: int | None = None,
@@ -69,7 +72,7 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
+        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor, reserve, prefix_reuse)
         check_names(options)
         refuse_unused(options)
         machine = MachineOptions(
@@ -138,6 +141,8 @@ class LLM:
             "draft_tokens": parts.pacer.most,
             "budget": parts.budget.share if parts.drafter.needs_forward else None,
             "budget_floor": parts.budget.floor if parts.drafter.needs_forward else None,
+            "reserve": self.options.reserve,
+            "prefix_reuse": self.options.prefix_reuse,
             "dtype": str(parts.decoder.dtype).removeprefix("torch."),
             "device": str(parts.decoder.device),
             "context_length": self.context_length,

@@ -35,7 +35,7 @@ class Seats:
     def sit(self, seat: Seat, rows: Rows) -> None:
         """Gives a request whose prompt has been read the next row; its importance lies in that row of the recall."""
         row, core = len(self.taken), self._core
-        device, length = core.rows, len(seat.request.prompt)
+        device, length = core.rows, seat.request.length
         self.taken.append(seat)
         device.tokens[row, :length] = upload(rows.tokens[seat.slot, :length], device.tokens.device)
         pages = torch.tensor(seat.sequence.pages, dtype=torch.int32)
