@@ -46,10 +46,10 @@ class LLM:
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
     the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
     `budget_floor` the least number of positions (256). `max_context` lowers the checkpoint's context limit,
-    `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache too small for all
-    (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
-    `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
-    for a checkpoint that cannot be used.
+    `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache too small for
+    all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off. `seed` makes
+    requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill". Raises
+    ArgumentError for wrong options, ModelError for a checkpoint that cannot be used.
     """
 
     def __init__(

@@ -32,9 +32,10 @@ class CacheShape:
 class PagePool:
     """Fixed pages of keys and values, counted by reference.
 
-    A page that nobody holds is free; what it holds may be remembered all the same, until the page is taken again. The
-    pages used longest ago are taken first. `keys` and `values` are [layers, kv_heads, pages * page_size, head_dim]: each head's positions lie together, so that
-    consecutive pages of one sequence can be read as one view. Memory is touched only where pages are used.
+    A page that nobody holds is free; what stands in it may be remembered all the same, until the page is taken again.
+    The pages used longest ago are taken first. `keys` and `values` are [layers, kv_heads, pages * page_size, head_dim]:
+    each head's positions lie together, so that consecutive pages of one sequence can be read as one view. Memory is
+    touched only where pages are used.
     """
 
     def __init__(

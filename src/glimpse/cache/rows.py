@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as TokenIds
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import torch
@@ -32,9 +32,7 @@ class Rows:
         self.draft_confidence = torch.zeros(slots, drafts, device=device)
         self.sequences: list[Sequence | None] = [None] * slots
 
-    def open(
-        self, slot: int, prompt: list[int], sequence: Sequence, limit: int, output: TokenIds = ()
-    ) -> None:
+    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int, output: SequenceOf[int] = ()) -> None:
         """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach.
 
         `output` is what it has written already, if it was here before.

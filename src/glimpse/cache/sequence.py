@@ -11,9 +11,9 @@ from glimpse.cache.pool import OutOfPages, PagePool
 class Sequence:
     """Maps the positions of one request to slots of the pool; grows for drafts and gives the surplus back.
 
-    `expected` is the length (tokens) it may reach: the pages for it are kept together if possible, and promised to it, or
-    only those for `promised` tokens. `shared` are pages of a common prefix, already holding verified keys and values;
-    they are never written.
+    `expected` is the length (tokens) it may reach: the pages for it are kept together if possible, and promised to it,
+    or only those for `promised` tokens. `shared` are pages of a common prefix, already holding verified keys and
+    values; they are never written.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Sequence:
         return len(self.pages) * self.pool.page_size
 
     def promise(self, length: int) -> None:
-        """Promises it the pages for `length` positions. Raises OutOfPages, and changes nothing, if they are not spare."""
+        """Promises it the pages for `length` positions. Raises OutOfPages, changing nothing, if they are not spare."""
         wanted = self._private(length)
         more = max(0, wanted - max(self._own, self._promise))
         if more > self.pool.spare_pages:

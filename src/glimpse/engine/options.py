@@ -46,7 +46,8 @@ class EngineOptions:
     """Pages that a request must find to be taken in: "full", those of the longest output it may have; "next", those of
     its next steps, so that more run at once, and the youngest is put back (and read again later) when pages run out."""
     prefix_reuse: bool = True
-    """Whether a prompt that begins as an earlier one shares what the cache still has of it; pinned prompts always do."""
+    """Whether a prompt that begins as an earlier one shares what the cache still has of that; a pinned one is shared
+    anyway."""
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():

@@ -42,7 +42,7 @@ class Residents:
         return len(request.prompt) if slot is None else max(0, int(rows.prompt_len[slot] - rows.verified_len[slot]))
 
     def fits(self, request: Request, *, alone: bool) -> bool:
-        """Whether the pages it is to have are there. Raises GlimpseError if they are not although it would be `alone`."""
+        """Whether the pages it is to have are there. Raises GlimpseError if not, although it would be `alone`."""
         pool = self._parts.pool
         length = self._promised(request) if alone else self._asked(request)
         need = pool.pages_for(length) - pool.held(self._shared(request))
