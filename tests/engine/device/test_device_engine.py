@@ -77,7 +77,7 @@ def test_prompts_are_read_in_parts_over_scattered_pages(llm, monkeypatch):
     prompts, pool = prompts_of(llm, 10, 57), llm.loaded.pool
     right = ids_of(llm.generate(prompts, greedy(4)))
     held = [page for first in (1, 3, 5) for page in pool.allocate(1, first)]
-    device = on_device(llm, **SPARSE)
+    device = on_device(llm, **SPARSE, prefix_reuse=False)
     engine, (short, long) = device._engine, device._requests(prompts, greedy(4))
     engine.add(short)
     engine.add(long)
