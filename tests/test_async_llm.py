@@ -1,4 +1,4 @@
-"""`AsyncLLM`: many requests of one event loop; who leaves, fails or closes disturbs nobody else, and nothing is left."""
+"""`AsyncLLM`: many requests of one event loop; who leaves, fails or closes disturbs nobody, and nothing is left."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import random
 
 import pytest
-from tests.doubles import HostDrafter, with_parts
 
 from glimpse import AsyncLLM
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
+from tests.doubles import HostDrafter, with_parts
 
 DRAW = random.Random(4)
 PROMPTS = [DRAW.choices(range(3, 300), k=length) for length in (5, 40, 1, 90, 17, 33)]

@@ -171,9 +171,8 @@ def test_the_youngest_goes_when_pages_run_out(llm, drafter):
 def test_alone_without_pages_it_says_so(llm):
     """A request that nobody can make room for ends with an error, and its pages are back."""
     own = llm.variant(reserve="next")
-    with scarce(llm, 4):
-        with pytest.raises(GlimpseError, match="positions of cache, but only 64 are free"):
-            own.generate([PROMPTS[0][:20]], SamplingParams(max_tokens=100, temperature=0.0))
+    with scarce(llm, 4), pytest.raises(GlimpseError, match="positions of cache, but only 64 are free"):
+        own.generate([PROMPTS[0][:20]], SamplingParams(max_tokens=100, temperature=0.0))
     nothing_left(own)
 
 

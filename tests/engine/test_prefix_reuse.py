@@ -41,7 +41,7 @@ def alone(llm, ids, params):
 
 @pytest.mark.parametrize("drafter", ["none", "sparse", "lookup"])
 def test_a_beginning_is_read_once(llm, fed, drafter):
-    """150 tokens: of the same prompt again, the last 22 are read (8 pages are shared); of one that forks, from there."""
+    """Of the same 150 tokens the last 22 are read again (8 pages are shared); of a prompt that forks, all from there."""
     fork = [*IDS[:70], *IDS[:40]]
     right = [alone(llm, ids, SAMPLED) for ids in (IDS, fork)]
     own = llm.variant(drafter=drafter, draft_tokens=3 if drafter != "none" else None)
@@ -103,6 +103,26 @@ def test_a_cache_that_is_full_forgets_and_stays_right(llm):
         assert [out.token_ids for out in llm.generate(prompts, SAMPLED)] == right
     pool.release(taken)
     assert (pool.free_pages, pool.promised) == (pool.pages, 0)
+
+
+def test_remembered_pages_are_not_promised_twice(llm):
+    """Of 12 pages 8 are remembered and free: a request that shares them still takes all of its 11, so it must wait."""
+    pool, engine = llm.loaded.pool, llm._engine
+    other = SamplingParams(max_tokens=40, temperature=0.0)
+    right = [alone(llm, IDS[:20][::-1], other), alone(llm, IDS, GREEDY)]
+    taken = pool.allocate(pool.free_pages - 12, 0)
+    llm.generate([IDS], GREEDY)
+    requests = [
+        make_requests(llm.loaded, engine, ids, params)[0] for ids, params in ((IDS[:20][::-1], other), (IDS, GREEDY))
+    ]
+    for request in requests:
+        engine.add(request)
+        engine.step()
+    assert pool.spare_pages >= 0
+    while engine.busy:
+        engine.step()
+    pool.release(taken)
+    assert [tuple(request.committer.token_ids) for request in requests] == right
 
 
 def test_prompts_of_other_lengths_under_dynamic_rope(altered):

@@ -72,7 +72,9 @@ def make_jobs(mix: Mix, draw: Random, vocab: int) -> list[Job]:
     for _ in range(mix.requests):
         now += draw.expovariate(1 / mix.apart)
         arrivals.append(int(now))
-    return [Job(_prompt(mix, draw, texts, vocab), _params(mix, draw, vocab), at, _patience(mix, draw)) for at in arrivals]
+    return [
+        Job(_prompt(mix, draw, texts, vocab), _params(mix, draw, vocab), at, _patience(mix, draw)) for at in arrivals
+    ]
 
 
 def _prompt(mix: Mix, draw: Random, texts: list[list[int]], vocab: int) -> list[int]:

@@ -21,8 +21,9 @@ twice as many for each time that it was put back, so that it does not come and g
 class Residents:
     """`running` are the requests by slot; several engines over the same parts each have their own."""
 
-    def __init__(self, parts: Parts, options: EngineOptions) -> None:
-        self._parts, self._options = parts, options
+    def __init__(self, parts: Parts, options: EngineOptions, *, steps: int = 1) -> None:
+        """`steps`: how many steps may write before the next chance to `grow`."""
+        self._parts, self._options, self._steps = parts, options, steps
         self._reading: set[int] = set()
         """Rows of which not all pages that others may share have been published."""
         self.running: dict[int, Request] = {}
@@ -44,7 +45,7 @@ class Residents:
     def fits(self, request: Request, *, alone: bool) -> bool:
         """Whether the pages it is to have are there. Raises GlimpseError if not, although it would be `alone`."""
         pool = self._parts.pool
-        length = self._promised(request) if alone else self._asked(request)
+        length = self.promised(request) if alone else self._asked(request)
         need = pool.pages_for(length) - pool.held(self._shared(request))
         if need > pool.spare_pages and alone:
             raise GlimpseError(
@@ -61,7 +62,7 @@ class Residents:
             undo.callback(parts.sampler.retire, slot)
             parts.sampler.admit(slot, request.params, request.prompt, parts.eos_token_ids)
             parts.sampler.commit(slot, written)
-            shared, promised = self._shared(request), self._promised(request)
+            shared, promised = self._shared(request), self.promised(request)
             sequence = Sequence(parts.pool, expected=request.limit, shared=shared, promised=promised)
             undo.callback(sequence.release)
             undo.callback(parts.rows.clear, slot)
@@ -100,26 +101,26 @@ class Residents:
             return True
         try:
             for slot, request in sorted(self.running.items(), key=lambda item: item[1].arrival):
-                self._parts.rows.sequence(slot).promise(self._promised(request))
+                self._parts.rows.sequence(slot).promise(self.promised(request))
         except OutOfPages:
             return False
         return True
+
+    def promised(self, request: Request) -> int:
+        """The length whose pages a running request is promised: the longest outcome, or that of its next steps."""
+        if self._options.reserve == "full":
+            return request.limit
+        return min(request.limit, request.length + self._steps * (self._parts.rows.max_draft + 1))
 
     @property
     def youngest(self) -> Request:
         """The running request that came last."""
         return max(self.running.values(), key=lambda request: request.arrival)
 
-    def _promised(self, request: Request) -> int:
-        """The length whose pages a running request is promised: the longest outcome, or that of its next step."""
-        if self._options.reserve == "full":
-            return request.limit
-        return min(request.limit, request.length + self._parts.rows.max_draft + 1)
-
     def _asked(self, request: Request) -> int:
         """The length whose pages must be there to take a request in beside others."""
         room = _HEADROOM << min(request.preempted, 20)
-        return max(self._promised(request), min(request.limit, request.length + room))
+        return max(self.promised(request), min(request.limit, request.length + room))
 
     def _publish(self, slot: int) -> None:
         if self._options.prefix_reuse:

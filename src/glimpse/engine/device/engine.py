@@ -49,7 +49,7 @@ class DeviceEngine:
         self._flying: deque[Launched] = deque()
         self._late: list[Progress] = []
         """What was read between steps."""
-        self._residents = Residents(parts, eager.options)
+        self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats)
         known = foretells(parts)
@@ -127,13 +127,23 @@ class DeviceEngine:
             return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
 
     def _run(self) -> list[Progress]:
-        late, self._late = self._late, []
         self._residents.publish()
+        self._make_room()
+        late, self._late = self._late, []
         admit(self._waiting, self._residents, self._take, others=self._any_running)
         self._reader.step()
         launched = self._launch_next()
         ahead = self.AHEAD if launched and not self._host_drafts else 0
         return late + self._land(ahead) + (self._eager.step() if self._eager.busy else [])
+
+    def _make_room(self) -> None:
+        """Pages for all that the rows may write before the next step."""
+        if self.options.reserve == "full":
+            return
+        while not self._residents.grow():
+            self.preempt(self._residents.youngest)
+        for row, seat in enumerate(self._seats.taken):
+            self._seats.extend(row, self._residents.promised(seat.request))
 
     def _any_running(self) -> bool:
         return bool(self._residents.running) or self._eager.busy
@@ -145,8 +155,8 @@ class DeviceEngine:
             return
         self._residents.open(slot, request)
         sequence = self.parts.rows.sequence(slot)
-        # All that it may come to write, so that its page table never changes.
-        sequence.reserve(request.limit)
+        # Usually all that it may come to write, so that its page table never changes.
+        sequence.reserve(self._residents.promised(request))
         self._reader.queue.append(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:

@@ -47,6 +47,15 @@ class Seats:
             core.begin(row, length)
         device.active[row] = 1
 
+    def extend(self, row: int, length: int) -> None:
+        """Gives a row the pages for `length` tokens, if it has not got them."""
+        sequence, table = self.taken[row].sequence, self._core.rows.table
+        have = len(sequence.pages)
+        sequence.reserve(length)
+        if len(sequence.pages) > have:
+            more = torch.tensor(sequence.pages[have:], dtype=torch.int32)
+            table[row, have : have + len(more)] = upload(more, table.device)
+
     def leave(self, seat: Seat) -> None:
         """Frees a request's row."""
         row, last = self.taken.index(seat), len(self.taken) - 1
