@@ -41,7 +41,7 @@ def alone(llm, ids, params):
 
 @pytest.mark.parametrize("drafter", ["none", "sparse", "lookup"])
 def test_a_beginning_is_read_once(llm, fed, drafter):
-    """Of the same 150 tokens the last 22 are read again (8 pages are shared); of a prompt that forks, all from there."""
+    """Of the same 150 tokens the last 22 are read again (8 pages are shared); of a prompt that forks, all from it."""
     fork = [*IDS[:70], *IDS[:40]]
     right = [alone(llm, ids, SAMPLED) for ids in (IDS, fork)]
     own = llm.variant(drafter=drafter, draft_tokens=3 if drafter != "none" else None)

@@ -7,7 +7,7 @@ import pytest
 from glimpse.bench.soak import Mix, soak
 from glimpse.llm import LLM
 
-MIX = Mix(requests=20, longest=150, most_tokens=24, preempted=0.5)
+MIX = Mix(requests=20, longest=150, most_tokens=24, preempted=0.3)
 OPTIONS = (
     {"drafter": "lookup", "pacer": "fixed", "draft_tokens": 3},
     {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 4, "budget_floor": 8},

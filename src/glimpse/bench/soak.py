@@ -23,7 +23,7 @@ _OPTIONS: tuple[dict[str, object], ...] = (
     {"min_p": 0.05},
     {"repetition_penalty": 1.2},
     {"frequency_penalty": 0.5, "presence_penalty": 0.2},
-    {"logit_bias": {7: 4.0, 9: -3.0}},
+    {"logit_bias": {7: 9.0, 9: -3.0}},
     {"bad_words": [[7, 8], [40]]},
     {"logprobs": 2},
     {"prompt_logprobs": 0},
@@ -124,8 +124,9 @@ def _drive(llm: LLM, pairs: list[tuple[Job, Request]], mix: Mix, draw: Random, r
         for job, request in pairs:
             if job.patience is not None and job.arrival + job.patience == step:
                 engine.cancel(request)
-        if draw.random() < mix.preempted:
-            engine.preempt(draw.choice(pairs)[1])
+        running = [request for _, request in pairs if request.clock.admitted and not request.finished]
+        if running and draw.random() < mix.preempted:
+            engine.preempt(draw.choice(running))
         engine.step()
         step += 1
     result.counts["steps"] = step
