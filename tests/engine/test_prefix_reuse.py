@@ -73,6 +73,21 @@ def test_a_running_request_shares_what_it_has_read(llm, fed, monkeypatch):
     assert sum(fed) == 150 + 102 + 22 + 3 * 11
 
 
+@pytest.mark.parametrize("worth", [32, 512])
+def test_requests_wait_for_one_that_reads_their_prompt(llm, fed, monkeypatch, worth):
+    """Where that saves enough: the n outputs of a prompt read it once and not three times. Others do not wait."""
+    monkeypatch.setattr("glimpse.engine.phases.CHUNK", 50)
+    monkeypatch.setattr("glimpse.engine.residents._WORTH_WAITING", worth)
+    params = SamplingParams(max_tokens=12, temperature=0.9, seed=2, n=3)
+    right = [out.token_ids for out in llm.variant(prefix_reuse=False).generate([IDS], params)]
+    other = alone(llm, IDS[::-1][:40], GREEDY)
+    fed.clear()
+    outs = llm.generate([IDS[::-1][:40], IDS], [GREEDY, params])
+    assert [out.token_ids for out in outs] == [other, *right]
+    tails = [22, 22] if worth == 32 else [150, 22]  # the last one of three rows comes late
+    assert sum(fed) == 40 + 150 + sum(tails) + 4 * 11
+
+
 def test_only_when_it_is_asked_for(llm, fed):
     own = llm.variant(prefix_reuse=False)
     for _ in range(2):

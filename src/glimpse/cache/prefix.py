@@ -99,6 +99,12 @@ class PrefixStore:
             pages.append(node.page)
         return pages
 
+    def may_share(self, prompt: list[int], other: list[int], tokens: int) -> bool:
+        """Whether a prompt can share its first `tokens` tokens with another one, once that has been read."""
+        if self._by_length and len(prompt) != len(other):
+            return False
+        return tokens <= min(len(prompt), len(other)) - TAIL and prompt[:tokens] == other[:tokens]
+
     def _whole(self, prompt: list[int]) -> int:
         """Pages that lie wholly before a prompt's tail."""
         return max(0, len(prompt) - TAIL) // self._pool.page_size

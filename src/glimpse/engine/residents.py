@@ -16,6 +16,8 @@ from glimpse.errors import GlimpseError
 _HEADROOM = 64
 """Tokens that a request must have room for beyond its text to be taken in, where not all that it may write is promised;
 twice as many for each time that it was put back, so that it does not come and go at every step."""
+_WORTH_WAITING = 512
+"""Tokens more to share for which a request waits while another reads the same prompt."""
 
 
 class Residents:
@@ -45,6 +47,8 @@ class Residents:
     def fits(self, request: Request, *, alone: bool) -> bool:
         """Whether the pages it is to have are there. Raises GlimpseError if not, although it would be `alone`."""
         pool = self._parts.pool
+        if not alone and self._waits(request):
+            return False
         length = self.promised(request) if alone else self._asked(request)
         need = pool.pages_for(length) - pool.held(self._shared(request))
         if need > pool.spare_pages and alone:
@@ -116,6 +120,15 @@ class Residents:
     def youngest(self) -> Request:
         """The running request that came last."""
         return max(self.running.values(), key=lambda request: request.arrival)
+
+    def _waits(self, request: Request) -> bool:
+        """Whether a running request is about to read much of this one's prompt, which can then be shared."""
+        if request.params.prompt_logprobs is not None or not self._options.prefix_reuse:
+            return False
+        have = len(self._shared(request)) * self._parts.pool.page_size
+        reading = (self.running[slot].prompt for slot in self._reading)
+        may_share = self._parts.prefixes.may_share
+        return any(may_share(request.prompt, other, have + _WORTH_WAITING) for other in reading)
 
     def _asked(self, request: Request) -> int:
         """The length whose pages must be there to take a request in beside others."""
