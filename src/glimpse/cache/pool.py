@@ -115,8 +115,11 @@ class PagePool:
         if len(free) < count:
             raise OutOfPages(f"{count} pages asked for, {len(free)} free")
         ahead = (free >= start) & (free < start + count)
-        order = np.lexsort((free, self._used[free], self._wished[free] > 0, ~ahead))
-        taken = np.sort(free[order[:count]])
+        if ahead.sum() == count:
+            taken = free[ahead]
+        else:
+            order = np.lexsort((free, self._used[free], self._wished[free] > 0, ~ahead))
+            taken = np.sort(free[order[:count]])
         self._references[taken] = 1
         if self._used[taken].any():
             self.overwriting([int(page) for page in taken[self._used[taken] > 0]])
@@ -146,6 +149,9 @@ class PagePool:
 
 def _oldest_run(free: np.ndarray, used: np.ndarray, wanted: int) -> tuple[int, int]:
     """(start, length) of the first run of `wanted` free pages whose last use is longest ago, else of the longest."""
+    best = _first_run(free & (used == 0), wanted)
+    if best[1] >= wanted:
+        return best
     best, ages = _first_run(free, wanted), np.unique(used[free])
     low, high = 0, len(ages) - 1
     while low < high and best[1] >= wanted:
