@@ -168,6 +168,25 @@ def test_a_step_that_fails_ends_all_and_the_next_request_runs(llm):
     assert opened(with_parts(llm, Raising(), draft_tokens=3), work)[-1].output.token_ids == right
 
 
+class Forgetful(HostDrafter):
+    """Cannot learn."""
+
+    def absorb(self, rows, outcomes):
+        raise ValueError("boom")
+
+
+def test_a_step_that_fails_behind_the_last_token_leaves_no_row(llm):
+    async def work(served):
+        return await asyncio.gather(
+            *(read(served.generate(PROMPTS[0], SamplingParams(max_tokens=1))) for _ in range(2)), return_exceptions=True
+        )
+
+    broken = with_parts(llm, Forgetful(), draft_tokens=3)
+    assert [chunks[-1].output.usage.completion_tokens for chunks in opened(broken, work)] == [1, 1]
+    assert len(broken._engine.parts.rows.free_slots()) == 3
+    assert not broken._engine.busy
+
+
 def test_closing_ends_everything(llm):
     async def work():
         served = AsyncLLM(llm)

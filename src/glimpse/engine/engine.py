@@ -103,6 +103,7 @@ class Engine:
         return f"a max_batch_size below {rows.capacity} or a max_context below {context} needs less"
 
     def _run(self) -> list[Progress]:
+        self._retire_finished()  # what a step that raised left
         self._residents.publish()
         while not self._residents.grow():
             self.preempt(self._residents.youngest)
@@ -120,8 +121,7 @@ class Engine:
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
         progress = self._settler.commit(plan, result, self.steps)
         self._planner.halted.update(self._settler.stuck)
-        for slot in [slot for slot, request in self._running.items() if request.finished]:
-            self._retire(slot)
+        self._retire_finished()
         for made in progress:
             if made.request.hear:
                 made.request.hear(made)
@@ -129,6 +129,10 @@ class Engine:
         if not plan.prefill and all(spec.count <= parts.rows.max_draft + 1 for spec in plan.full):
             parts.costs.observe(load, time.perf_counter() - started)
         return progress
+
+    def _retire_finished(self) -> None:
+        for slot in [slot for slot, request in self._running.items() if request.finished]:
+            self._retire(slot)
 
     def _retire(self, slot: int) -> None:
         """Frees a row; whatever one part raises, the others are told too."""

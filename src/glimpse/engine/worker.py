@@ -81,7 +81,7 @@ class Worker:
         self._engine.add(job.request)
 
     def _cancel(self, request: Request) -> None:
-        if request in self._jobs and not request.finished:
+        if request in self._jobs:
             # A part that raises while it lets go has been seen to by then: the others were told, the pages are free.
             with suppress(Exception):
                 self._engine.cancel(request)
