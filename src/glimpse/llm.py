@@ -9,12 +9,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 import torch
 
-from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
+from glimpse.compare import comparison, divergence_margin, with_prefill
 from glimpse.engine.build import build_engine, check_names, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
@@ -187,7 +186,6 @@ class LLM:
         """
         plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
         settled = self._settled(single_output(params))
-        speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()
         with self.pinned(prompt) as ids:
@@ -200,15 +198,7 @@ class LLM:
                         if chunk.output:
                             outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
-        speeds = [output.timing.tokens_per_s for output in outputs]
-        rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
-        return Comparison(
-            baseline=outputs[1],
-            speculative=outputs[0],
-            speedup=median(fast / slow for fast, slow in rates) if rates else None,
-            predicted_speedup=predicted_speedup(self._engine.parts, outputs[0]),
-            margin=margin,
-        )
+        return comparison(self._engine.parts, outputs, margin)
 
     @contextmanager
     def pinned(self, prompt: Prompt) -> Iterator[list[int]]:
