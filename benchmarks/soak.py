@@ -19,7 +19,7 @@ from glimpse.bench.soak import Mix, soak
 from glimpse.llm import LLM
 
 ARMS = (
-    {"drafter": "lookup", "pacer": "entropy"},
+    {"drafter": "lookup", "pacer": "fixed", "draft_tokens": 4},
     {"drafter": "sparse", "pacer": "entropy"},
     {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 5, "acceptance": "matched"},
     {"drafter": "none", "pacer": "fixed"},
