@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glimpse.async_llm import AsyncLLM as AsyncLLM
     from glimpse.errors import ArgumentError as ArgumentError
     from glimpse.errors import GlimpseError as GlimpseError
     from glimpse.errors import ModelError as ModelError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from glimpse.sampling.params import SamplingParams as SamplingParams
 
 _HOMES = {
+    "AsyncLLM": "glimpse.async_llm",
     "ArgumentError": "glimpse.errors",
     "GlimpseError": "glimpse.errors",
     "ModelError": "glimpse.errors",

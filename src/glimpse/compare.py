@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 from glimpse.engine.judge import margin
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Request
-from glimpse.outputs import GenerationOutput, first_difference
+from glimpse.outputs import Comparison, GenerationOutput, first_difference
 from glimpse.pacing.costs import StepLoad
+
+
+def comparison(parts: Parts, outputs: Sequence[GenerationOutput], margin: float | None) -> Comparison:
+    """Of outputs in turn speculative (by these `parts`) and plain; the speedup is the median of the pairs' ratios."""
+    speeds = [output.timing.tokens_per_s for output in outputs]
+    rates = [fast / slow for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
+    return Comparison(
+        baseline=outputs[1],
+        speculative=outputs[0],
+        speedup=median(rates) if rates else None,
+        predicted_speedup=predicted_speedup(parts, outputs[0]),
+        margin=margin,
+    )
 
 
 def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 import torch
 
-from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
+from glimpse.compare import comparison, divergence_margin, with_prefill
 from glimpse.engine.build import build_engine, check_names, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
@@ -46,9 +45,10 @@ class LLM:
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
     the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
     `budget_floor` the least number of positions (256). `max_context` lowers the checkpoint's context limit,
-    `max_batch_size` is how many requests run at once. `seed` makes requests that set none repeatable.
-    `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
-    for a checkpoint that cannot be used.
+    `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache too small for
+    all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off. `seed` makes
+    requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill". Raises
+    ArgumentError for wrong options, ModelError for a checkpoint that cannot be used.
     """
 
     def __init__(
@@ -61,6 +61,8 @@ class LLM:
         draft_tokens: int | None = None,
         budget: float | None = None,
         budget_floor: int | None = None,
+        reserve: str = "full",
+        prefix_reuse: bool = True,
         dtype: str = "auto",
         device: str = "auto",
         max_context: int | None = None,
@@ -69,7 +71,7 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
+        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor, reserve, prefix_reuse)
         check_names(options)
         refuse_unused(options)
         machine = MachineOptions(
@@ -138,6 +140,8 @@ class LLM:
             "draft_tokens": parts.pacer.most,
             "budget": parts.budget.share if parts.drafter.needs_forward else None,
             "budget_floor": parts.budget.floor if parts.drafter.needs_forward else None,
+            "reserve": self.options.reserve,
+            "prefix_reuse": self.options.prefix_reuse,
             "dtype": str(parts.decoder.dtype).removeprefix("torch."),
             "device": str(parts.decoder.device),
             "context_length": self.context_length,
@@ -187,7 +191,6 @@ class LLM:
         """
         plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
         settled = self._settled(single_output(params))
-        speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()
         with self.pinned(prompt) as ids:
@@ -200,15 +203,7 @@ class LLM:
                         if chunk.output:
                             outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
-        speeds = [output.timing.tokens_per_s for output in outputs]
-        rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
-        return Comparison(
-            baseline=outputs[1],
-            speculative=outputs[0],
-            speedup=median(fast / slow for fast, slow in rates) if rates else None,
-            predicted_speedup=predicted_speedup(self._engine.parts, outputs[0]),
-            margin=margin,
-        )
+        return comparison(self._engine.parts, outputs, margin)
 
     @contextmanager
     def pinned(self, prompt: Prompt) -> Iterator[list[int]]:

@@ -17,6 +17,8 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "draft_tokens": checks.Integer(0, 256),
     "budget": checks.Number(0, 1, open_low=True),
     "budget_floor": checks.Integer(0),
+    "reserve": checks.Choice("full", "next"),
+    "prefix_reuse": checks.flag,
 }
 
 
@@ -39,6 +41,13 @@ class EngineOptions:
     """Share of the context that a sparse draft reads, in (0, 1]; None: 0.1."""
     budget_floor: int | None = None
     """A sparse draft reads at least so many positions; None: 256."""
+
+    reserve: str = "full"
+    """Pages that a request must find to be taken in: "full", those of the longest output it may have; "next", those of
+    its next steps, so that more run at once, and the youngest is put back (and read again later) when pages run out."""
+    prefix_reuse: bool = True
+    """Whether a prompt that begins as an earlier one shares what the cache still has of that; a pinned one is shared
+    anyway."""
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():

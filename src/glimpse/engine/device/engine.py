@@ -20,7 +20,7 @@ from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched, Timed
 from glimpse.engine.engine import Engine
-from glimpse.engine.face import EngineFace, admit, keep_prompt
+from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
@@ -47,7 +47,9 @@ class DeviceEngine:
         self.steps = 0
         self._waiting: deque[Request] = deque()
         self._flying: deque[Launched] = deque()
-        self._residents = Residents(parts)
+        self._late: list[Progress] = []
+        """What was read between steps."""
+        self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats)
         known = foretells(parts)
@@ -82,8 +84,7 @@ class DeviceEngine:
     def add(self, request: Request) -> None:
         """Queues a request; one without room for a token has ended already."""
         with self.parts.lock:
-            if not request.finished:
-                self._waiting.append(request)
+            enqueue(self._waiting, request)
 
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
@@ -92,6 +93,22 @@ class DeviceEngine:
                 self._waiting.remove(request)
             self._eager.cancel(request)
             self._retire_finished()
+
+    def preempt(self, request: Request) -> bool:
+        """See `EngineFace.preempt`; waits for what is in flight."""
+        with self.parts.lock, torch.inference_mode():
+            if self._eager.preempt(request):
+                return True
+            if self._residents.slot_of(request) is None:
+                return False
+            self._late += self._land(0)
+            slot = self._residents.slot_of(request)
+            if slot is None:
+                return False
+            self._leave(request)
+            self._residents.retire(slot)
+            put_back(self._waiting, request)
+            return True
 
     def keep_prompt(self, request: Request, report: Callable[[EngineFace], None]) -> Key | None:
         """See `face.keep_prompt`."""
@@ -110,16 +127,23 @@ class DeviceEngine:
             return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
 
     def _run(self) -> list[Progress]:
+        self._residents.publish()
+        self._make_room()
+        late, self._late = self._late, []
         admit(self._waiting, self._residents, self._take, others=self._any_running)
         self._reader.step()
         launched = self._launch_next()
         ahead = self.AHEAD if launched and not self._host_drafts else 0
-        progress = self._read_letters(ahead)
-        self._retire_finished()
-        for made in progress:
-            if made.request.hear:
-                made.request.hear(made)
-        return progress + (self._eager.step() if self._eager.busy else [])
+        return late + self._land(ahead) + (self._eager.step() if self._eager.busy else [])
+
+    def _make_room(self) -> None:
+        """Pages for all that the rows may write before the next step."""
+        if self.options.reserve == "full":
+            return
+        while not self._residents.grow():
+            self.preempt(self._residents.youngest)
+        for row, seat in enumerate(self._seats.taken):
+            self._seats.extend(row, self._residents.promised(seat.request))
 
     def _any_running(self) -> bool:
         return bool(self._residents.running) or self._eager.busy
@@ -131,8 +155,8 @@ class DeviceEngine:
             return
         self._residents.open(slot, request)
         sequence = self.parts.rows.sequence(slot)
-        # All that it may come to write, so that its page table never changes.
-        sequence.reserve(request.limit)
+        # Usually all that it may come to write, so that its page table never changes.
+        sequence.reserve(self._residents.promised(request))
         self._reader.queue.append(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:
@@ -172,6 +196,15 @@ class DeviceEngine:
             full_tokens=tokens, full_kv=lengths + tokens - len(view), pairs=queries * lengths,
             rounds=len(view) if move.learn else 0,
         )  # fmt: skip
+
+    def _land(self, ahead: int) -> list[Progress]:
+        """What all steps but the last `ahead` have brought."""
+        progress = self._read_letters(ahead)
+        self._retire_finished()
+        for made in progress:
+            if made.request.hear:
+                made.request.hear(made)
+        return progress
 
     def _read_letters(self, ahead: int) -> list[Progress]:
         progress: list[Progress] = []
