@@ -25,6 +25,8 @@ CASES = (
     "narrow-64",
     "narrow-576",
     "rows",
+    "mixed-135m",
+    "sample-owned",
 )
 
 
