@@ -25,7 +25,7 @@ CASES = (
     "narrow-64",
     "narrow-576",
     "rows",
-    "mixed-135m",
+    "mixed-8b",
     "sample-owned",
 )
 

@@ -141,8 +141,8 @@ class Paged:
         as planned. `counts` [rows] int32: real tokens of each row (None: all `queries`); the others come out as zeros.
         Token i of a row sees everything before the row's tokens, and of these 0 to i, or those whose bit is set in
         `tree` [rows, queries] int64. `ragged`: `q` and the result are [N, heads, head_dim] instead, the tokens of each
-        row where that says, at most `queries` of them; rows with a count of 0 are passed over. The keys and values of the rows' tokens are in the pool already. Each token's
-        heads lie together in `q`; all else is contiguous.
+        row where that says, at most `queries` of them; rows with a count of 0 are passed over. The keys and values of
+        the rows' tokens are in the pool already. Each token's heads lie together in `q`; all else is contiguous.
         """
         out = q.new_empty(q.shape) if out is None else out
         self._pieces(q, keys, values, table, lengths, counts, ragged, tree, importance)
@@ -172,13 +172,12 @@ class Paged:
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
             BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, RAGGED=ragged is not None,
-            TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None, PRODUCT=self.folded >= PRODUCT_FROM,
+            TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
+            PRODUCT=self.folded >= PRODUCT_FROM,
             num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 
-    def _join(
-        self, out: Tensor, counts: Tensor | None, ragged: Ragged | None, importance: Importance | None
-    ) -> None:
+    def _join(self, out: Tensor, counts: Tensor | None, ragged: Ragged | None, importance: Importance | None) -> None:
         firsts, owners = (None, None) if ragged is None else (ragged.firsts, ragged.owners)
         join_kernel[(len(out), self.shape.heads)](
             self.part_out, self.part_lse, self.splits.first, counts, firsts, owners, out,

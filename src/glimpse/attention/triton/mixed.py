@@ -32,6 +32,10 @@ class Want(IntEnum):
     ANEW = 4
     """The same; its importance alone counts."""
 
+    def tokens(self, drafted: int) -> int:
+        """Query tokens of a row with a draft of `drafted`."""
+        return 0 if self is Want.IDLE else drafted + 1 if self >= Want.ADD else 1
+
 
 _DRAFT = tl.constexpr(int(Want.DRAFT))
 _PLAIN = tl.constexpr(int(Want.PLAIN))

@@ -93,7 +93,16 @@ class Sample:
         say whose each is (-1: padding, whatever comes out).
         """
         config, picks = self.config, self.picks
-        keyed = (settings.temperature, settings.top_k, settings.top_p, settings.log_min_p, seeds, positions, salts, owners)
+        keyed = (
+            settings.temperature,
+            settings.top_k,
+            settings.top_p,
+            settings.log_min_p,
+            seeds,
+            positions,
+            salts,
+            owners,
+        )
         options = {"ROLE": self.role, "SALTED": salts is not None, "OWNED": owners is not None, "AHEAD": ahead}
         summary_kernel[(self.rows, self.blocks)](
             logits, *keyed, self.summary, self.peaks, logits.stride(0), self.vocab, self.blocks,
