@@ -31,10 +31,8 @@ class Launcher:
         """`exact`: drafts have few lengths, so that each is worth a graph of its own."""
         self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
-        self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: Work(core, *key), self.graphs.drop)
-        self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(
-            WORKS, lambda key: Mixed(core, *key[1:]), self.graphs.drop
-        )
+        self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: Work(core, *key), self._drop)
+        self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
     def draft(self, rows: int, steps: int) -> Ran:
         """`steps` more draft tokens for each row."""
@@ -54,7 +52,8 @@ class Launcher:
 
     def mixed(self, wants: Sequence[Want], pending: Sequence[int]) -> Ran:
         """Every row does what it wants, with a draft of at most `pending` tokens each."""
-        core, widest = self._core, max(have + 1 for have in pending)
+        core = self._core
+        widest = max(want.tokens(have) for want, have in zip(wants, pending, strict=True))
         core.want[: len(wants)] = upload(torch.tensor(wants, dtype=torch.int32), core.want.device)
         key = ("mixed", self._bucket(len(wants)), self.tokens(wants, pending), self._width(widest))
         asked = {"drafts": Want.DRAFT in wants, "learns": max(wants) >= Want.ADD}
@@ -86,6 +85,9 @@ class Launcher:
         work = self._works.get((self._bucket(rows), queries))
         work.renew()
         return work
+
+    def _drop(self, shape: tuple[Hashable, ...]) -> None:
+        self.graphs.drop(shape)
 
     def _run(self, rows: int, queries: int, what: tuple[Hashable, ...], function: Callable[[], None]) -> Ran:
         return self.graphs.run((self._bucket(rows), queries, *what), function)
