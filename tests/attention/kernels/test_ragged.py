@@ -86,17 +86,17 @@ def test_rows_that_draft(pieces, ragged, device, dtype):
 
 
 def test_tokens_are_picked_by_their_rows_settings(ragged, device):
-    logits = torch.randn(len(OWNERS), 300, generator=torch.Generator().manual_seed(3)).to(device)
+    logits = torch.randn(len(OWNERS), 97, generator=torch.Generator().manual_seed(3)).to(device)
     rows = RowSettings(
         torch.tensor([1.0, 0.7, 0.9, 1.1, 1.0], dtype=torch.float64, device=device),
-        torch.tensor([1, 20, 300, 5, 300], device=device),
+        torch.tensor([1, 20, 97, 5, 97], device=device),
         torch.tensor([1.0, 0.9, 1.0, 1.0, 0.5], dtype=torch.float64, device=device),
         torch.full((5,), -torch.inf, dtype=torch.float64, device=device),
     )
     seeds, positions = torch.arange(5, device=device) * 77, torch.arange(len(OWNERS), device=device) + 40
     own = ragged.owners.long().clamp_min(0)
     each = RowSettings(rows.temperature[own], rows.top_k[own], rows.top_p[own], rows.log_min_p[own])
-    right = Sample(len(OWNERS), 300, device)(logits, each, seeds[own], positions, ahead=1)
-    found = Sample(len(OWNERS), 300, device)(logits, rows, seeds, positions, ahead=1, owners=ragged.owners)
+    right = Sample(len(OWNERS), 97, device)(logits, each, seeds[own], positions, ahead=1)
+    found = Sample(len(OWNERS), 97, device)(logits, rows, seeds, positions, ahead=1, owners=ragged.owners)
     assert found.tokens.tolist() == right.tokens.tolist()
     assert found.probabilities.tolist() == right.probabilities.tolist()
