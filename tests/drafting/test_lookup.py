@@ -5,26 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drafting.histories import rows_of
 
-from glimpse.cache.pool import CacheShape, PagePool
-from glimpse.cache.rows import Rows, RowView
-from glimpse.cache.sequence import Sequence
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.lookup import CANDIDATES, PRIOR, LookupDrafter, MatchRates
 from glimpse.errors import ArgumentError
-
-POOL = PagePool(CacheShape(1, 1, 2), 4, 16, torch.float32)
-
-
-def rows_of(*texts: list[int]) -> RowView:
-    rows = Rows(len(texts), 4096, 32)
-    for slot, text in enumerate(texts):
-        rows.open(slot, list(text), Sequence(POOL), 4096)
-    return RowView(rows, tuple(range(len(texts))))
 
 
 def propose(text: list[int], room: int = 8, **options) -> list[int]:

@@ -1,0 +1,1 @@
+"""RACER on the host: `drafter` over `automaton` (retrieved n-grams), `successors` (recycled logits) and `merging`."""

@@ -1,0 +1,119 @@
+"""RACER: retrieved n-grams and recycled logits in one draft tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.racer.automaton import Automaton
+from glimpse.drafting.racer.merging import merge
+from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
+from glimpse.drafting.suffix.source import SuffixSource
+from glimpse.drafting.tree import Tree, draft_of
+from glimpse.errors import ArgumentError
+
+BUDGETS = range(1, 257)
+
+
+class RacerSource:
+    """One request's automaton, successor table and, where wished, suffix matches."""
+
+    def __init__(self, suffix: bool = False) -> None:
+        self._automaton, self._table = Automaton(), SuccessorTable()
+        self._suffix = SuffixSource() if suffix else None
+        self._last = -1
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Appends tokens to the text."""
+        if len(tokens) == 0:
+            return
+        if self._suffix is not None:
+            self._suffix.read(tokens)
+        self._automaton.read(tokens)
+        self._last = int(tokens[-1])
+
+    def recycle(self, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]) -> None:
+        """Takes over the logits of verified nodes; see `SuccessorTable.write`."""
+        self._table.write(tokens, successors, chances)
+
+    def propose(self, budget: int, depth: int) -> Tree:
+        """At most `budget` nodes, `depth` tokens deep: long matches, then n-grams, then recycled logits."""
+        if depth < 1:
+            budget = 0
+        retrieved = [self._automaton.propose(budget, depth)]
+        if self._suffix is not None:
+            retrieved.insert(0, self._suffix.propose(budget, depth))
+        return merge(retrieved, self._table, self._last, budget, depth)
+
+    def learn(self, committed: Sequence[int]) -> None:
+        """What came instead of the last proposal, before it is read."""
+        if self._suffix is not None:
+            self._suffix.learn(committed)
+
+
+class RacerDrafter:
+    """RACER, arXiv 2604.14885, for rows whose drafts are made on the host."""
+
+    name = "racer"
+    drafts = True
+    needs_forward = False
+    gives_tree = True
+    has_law = False
+    wants_prompt_topk = True
+    lossless = True
+    importance = 0
+
+    def __init__(self, budget: int = 64, suffix: bool = False) -> None:
+        """`budget` nodes a row; `suffix` adds matches beyond 10 tokens. Raises ArgumentError for a wild budget."""
+        if budget not in BUDGETS:
+            raise ArgumentError(f"racer drafts of {budget} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
+        self.budget, self.suffix = budget, suffix
+        self._sources: dict[int, RacerSource] = {}
+
+    @classmethod
+    def build(cls, context: DraftContext) -> RacerDrafter:
+        """With the paper's 64 nodes. Compiles the loops (some seconds) where they are not kept from an earlier use."""
+        rehearsal = RacerSource()
+        rehearsal.read([0, 0])
+        rehearsal.recycle(np.zeros(1, np.int64), np.ones((1, WIDTH), np.int64), np.ones((1, WIDTH), np.float32))
+        rehearsal.propose(1, 1)
+        return cls()
+
+    def admit(self, rows: RowView) -> None:
+        """Reads the prompts."""
+        for slot in rows.slots:
+            self._sources[slot] = RacerSource(self.suffix)
+            self._sources[slot].read(rows.history(slot).tolist())
+
+    def ready(self, rows: RowView) -> list[bool]:
+        """Always."""
+        return [True] * len(rows)
+
+    def plan(self, rows: RowView, room: list[int]) -> Draft:
+        """A tree a row, at most `room[i]` deep."""
+        pairs = zip(rows.slots, room, strict=True)
+        return draft_of([self._sources[slot].propose(self.budget, depth) for slot, depth in pairs])
+
+    def recycle(
+        self, slot: int, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]
+    ) -> None:
+        """The top-8 logits of a row's prompt positions, or of its verified nodes, rejected ones included.
+
+        `tokens` [n] are what was fed in, `successors` and `chances` [n, 8] what the target thinks comes next.
+        """
+        self._sources[slot].recycle(tokens, successors, chances)
+
+    def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Reads the committed tokens."""
+        for outcome in outcomes:
+            self._sources[outcome.slot].learn(outcome.tokens)
+            self._sources[outcome.slot].read(outcome.tokens)
+
+    def retire(self, rows: RowView) -> None:
+        """Frees everything kept for the rows."""
+        for slot in rows.slots:
+            self._sources.pop(slot, None)

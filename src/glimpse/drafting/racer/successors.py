@@ -1,0 +1,44 @@
+"""Recycled logits: the likeliest successors of every token at its most recent occurrence ("copy-logit")."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH = 8
+"""Successors kept per token (RACER, section 3)."""
+
+
+class SuccessorTable:
+    """[ids, 8] successors and their probabilities; it grows to the greatest id written.
+
+    Pages of memory that no written token lies on stay untouched, so a row costs little of its 64 bytes an id.
+    """
+
+    def __init__(self) -> None:
+        self._allot(0)
+
+    def write(self, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]) -> None:
+        """Replaces the successors of `tokens` [n] by `successors` [n, 8], likeliest first, with their probabilities.
+
+        Of a token that stands there twice the later one is kept. Every verified node is to be written, the rejected
+        ones included: their logits are as good (RACER, section 3; Token Recycling, arXiv 2408.08696).
+        """
+        if len(tokens) == 0:
+            return
+        self._reserve(int(tokens.max()) + 1)
+        self.tokens[tokens], self.chances[tokens] = successors, chances
+
+    def _reserve(self, ids: int) -> None:
+        if ids <= len(self.tokens):
+            return
+        old = self._rows
+        known = np.flatnonzero(self.chances[:, 0])
+        self._allot(1 << (ids - 1).bit_length())
+        self._rows[known] = old[known]
+
+    def _allot(self, ids: int) -> None:
+        """A token's successors lie beside their probabilities, so that one look-up costs one cache miss, not two."""
+        self._rows = np.zeros((ids, 2 * WIDTH), np.int32)
+        self.tokens = self._rows[:, :WIDTH]
+        self.chances = self._rows.view(np.float32)[:, WIDTH:]

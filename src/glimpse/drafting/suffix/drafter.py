@@ -1,0 +1,69 @@
+"""Suffix decoding: drafts what followed the longest match of a request's end, the longer the match the more."""
+
+from __future__ import annotations
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.suffix.source import FACTOR, SuffixSource
+from glimpse.drafting.suffix.store import SuffixStore
+from glimpse.drafting.tree import draft_of
+from glimpse.errors import ArgumentError
+
+
+class SuffixDrafter:
+    """SuffixDecoding (arXiv 2411.04975) on a suffix automaton: matches of unlimited length, O(1) a token.
+
+    With a `store`, requests also match what earlier ones wrote, and leave behind what they wrote.
+    """
+
+    name = "suffix"
+    drafts = True
+    needs_forward = False
+    gives_tree = True
+    has_law = False
+    wants_prompt_topk = False
+    lossless = True
+    importance = 0
+
+    def __init__(self, budget: int = 64, factor: float = FACTOR, store: SuffixStore | None = None) -> None:
+        """At most `budget` nodes, and `factor` nodes a matched token. Raises ArgumentError where nothing could come."""
+        if budget < 1 or factor <= 0:
+            raise ArgumentError(f"suffix drafts of {budget} nodes, factor {factor}: give at least 1 node, a factor > 0")
+        self.budget, self.factor, self.store = budget, factor, store
+        self._sources: dict[int, SuffixSource] = {}
+
+    @classmethod
+    def build(cls, context: DraftContext) -> SuffixDrafter:
+        """With the defaults, without a store. Compiles the loops where they are not kept from an earlier use."""
+        rehearsal = SuffixSource()
+        rehearsal.read([0, 0])
+        rehearsal.propose(1, 1)
+        return cls()
+
+    def admit(self, rows: RowView) -> None:
+        """Indexes the prompts."""
+        for slot in rows.slots:
+            self._sources[slot] = SuffixSource(self.factor, self.store)
+            self._sources[slot].read(rows.history(slot).tolist())
+
+    def ready(self, rows: RowView) -> list[bool]:
+        """Always."""
+        return [True] * len(rows)
+
+    def plan(self, rows: RowView, room: list[int]) -> Draft:
+        """A tree a row, at most `room[i]` deep."""
+        pairs = zip(rows.slots, room, strict=True)
+        return draft_of([self._sources[slot].propose(self.budget, depth) for slot, depth in pairs])
+
+    def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Learns what the drafts were worth, indexes the committed tokens."""
+        for outcome in outcomes:
+            self._sources[outcome.slot].learn(outcome.tokens)
+            self._sources[outcome.slot].read(outcome.tokens)
+
+    def retire(self, rows: RowView) -> None:
+        """Drops the indexes; what the rows wrote goes into the store, where there is one."""
+        for slot in rows.slots:
+            if self._sources.pop(slot, None) is not None and self.store is not None:
+                written = rows.history(slot)[int(rows.rows.prompt_len[slot]) :]
+                self.store.add(written.numpy())

@@ -1,0 +1,79 @@
+"""One row's draft tree on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glimpse.drafting.drafter import Draft
+
+
+class Source(IntEnum):
+    """What made a node; the values stand in `Draft.source`."""
+
+    AUTOMATON = 1
+    """n-grams of the request (`racer.automaton`)."""
+    LOGITS = 2
+    """Recycled logits (`racer.successors`)."""
+    SUFFIX = 3
+    """The longest match in the request's own text (`suffix.index`)."""
+    STORE = 4
+    """The longest match in a store of earlier requests (`suffix.store`)."""
+
+
+@dataclass(slots=True)  # frozen ones take three times as long to make, and every row makes some a step
+class Tree:
+    """A draft tree of n nodes: parents come before children, siblings differ, no node is likelier than its parent."""
+
+    tokens: NDArray[np.int64]
+    """[n] the token of each node."""
+    parents: NDArray[np.int64]
+    """[n] each node's parent; -1 is the last committed token."""
+    reach: NDArray[np.float32]
+    """[n] probability that the text runs through the node, as its source reckons."""
+    source: NDArray[np.uint8]
+    """[n] the `Source` of each node."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def path(self, continuation: Iterable[int]) -> list[int]:
+        """The nodes that `continuation` runs through, from the first depth on."""
+        nodes: list[int] = []
+        for token in continuation:
+            child = self._child(nodes[-1] if nodes else -1, token)
+            if child < 0:
+                break
+            nodes.append(child)
+        return nodes
+
+    def _child(self, parent: int, token: int) -> int:
+        found = np.flatnonzero((self.parents == parent) & (self.tokens == token))
+        return int(found[0]) if len(found) else -1
+
+
+EMPTY = Tree(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.uint8))
+
+
+def draft_of(trees: Sequence[Tree]) -> Draft:
+    """The rows' trees as one draft; a node's confidence is its probability once its parent is accepted."""
+    offsets = tuple(accumulate((len(tree) for tree in trees), initial=0))
+    laid = trees or [EMPTY]
+    tokens, parents, reach, source = (
+        np.concatenate([getattr(tree, name) for tree in laid]) for name in ("tokens", "parents", "reach", "source")
+    )
+    row_begins = np.repeat(np.array(offsets[:-1], np.int64), np.diff(offsets))
+    above = np.where(parents < 0, np.float32(1), reach[np.maximum(parents, 0) + row_begins])
+    return Draft(
+        tokens=torch.from_numpy(tokens),
+        parents=torch.from_numpy(parents),
+        offsets=offsets,
+        confidence=torch.from_numpy(reach / above),
+        source=torch.from_numpy(source),
+    )

@@ -1,0 +1,112 @@
+"""RACER over rows: requests apart, memory freed, budgets and depths kept, what it learns."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from tests.drafting.histories import rows_of
+
+from glimpse.drafting.drafter import Drafter, Outcome
+from glimpse.drafting.racer.drafter import RacerDrafter
+from glimpse.drafting.racer.successors import WIDTH
+from glimpse.drafting.tree import Source
+from glimpse.errors import ArgumentError
+
+
+def admitted(*texts, **options):
+    drafter, view = RacerDrafter(**options), rows_of(*texts)
+    drafter.admit(view)
+    return drafter, view
+
+
+def learn(drafter, slot, token, *successors):
+    top = np.array([[*successors, *range(900, 900 + WIDTH - len(successors))]])
+    chances = np.array([[0.5**rank for rank in range(1, WIDTH + 1)]], np.float32)
+    drafter.recycle(slot, np.array([token]), top, chances)
+
+
+def test_it_is_a_drafter():
+    drafter: Drafter = RacerDrafter.build(None)
+    assert (drafter.gives_tree, drafter.wants_prompt_topk, drafter.lossless) == (True, True, True)
+    assert drafter.ready(rows_of([1], [2])) == [True, True]
+
+
+def test_retrieved_and_recycled_in_one_tree():
+    drafter, view = admitted([1, 2, 3, 4, 1, 2])
+    learn(drafter, 0, 2, 3, 50)
+    draft = drafter.plan(view, [10])
+    assert draft.tokens.tolist()[:2] == [3, 4]
+    assert draft.source[:2].tolist() == [Source.AUTOMATON] * 2
+    assert 50 in draft.tokens.tolist()
+    assert draft.offsets == (0, len(draft.tokens))
+    assert draft.confidence.max() <= 1
+    assert draft.law is None
+
+
+def test_rows_budget_and_depth():
+    drafter, view = admitted([1, 2, 3, 4, 5, 1, 2], [1, 2, 3, 4, 5, 1, 2], [7], budget=16)
+    for token in range(1, 6):
+        learn(drafter, 1, token, token + 1)
+    draft = drafter.plan(view, [2, 5, 0])
+    assert draft.tokens[: draft.offsets[1]].tolist() == [3, 4]
+    assert draft.offsets[2] - draft.offsets[1] == 16
+    assert draft.offsets[3] == draft.offsets[2]
+    assert drafter.plan(view, [0, 0, 0]).offsets == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("text", [[], [5], [5, 5]])
+def test_short_histories(text):
+    drafter, view = admitted(text, suffix=True)
+    draft = drafter.plan(view, [1])
+    assert draft.tokens.tolist() == text[1:]
+
+
+def test_committed_tokens_are_retrieved():
+    drafter, view = admitted([1, 2, 3])
+    drafter.absorb(view, [Outcome(0, 0, 0, [9, 1, 2])])
+    assert drafter.plan(view, [3]).tokens.tolist() == [3, 9, 1]
+    drafter.absorb(view, [Outcome(0, 4, 0, [])])
+    assert drafter.plan(view, [1]).tokens.tolist() == [3]
+
+
+def test_interleaved_requests_do_not_see_one_another():
+    one, other = list(range(10, 30)), list(range(110, 130))
+    drafter, view = admitted(one, other, suffix=True)
+    learn(drafter, 0, 29, 12)
+    for step in range(40):
+        drafter.absorb(view, [Outcome(0, 0, 0, [one[step % 20]]), Outcome(1, 0, 0, [other[(3 * step) % 20]])])
+        draft = drafter.plan(view, [8, 8])
+        mine, yours = draft.tokens[: draft.offsets[1]], draft.tokens[draft.offsets[1] :]
+        assert all(token < 100 or token >= 900 for token in mine.tolist())
+        assert all(100 <= token < 130 for token in yours.tolist())
+
+
+def test_retire_frees_and_a_new_request_starts_afresh():
+    """A35: later requests are drafted for like the first, and see nothing of it."""
+    drafter, view = admitted([1, 2, 3, 1, 2], suffix=True)
+    source = weakref.ref(drafter._sources[0])
+    learn(drafter, 0, 2, 3)
+    drafter.retire(view)
+    gc.collect()
+    assert source() is None
+    drafter.retire(view)
+    fresh = rows_of([5, 1, 2])
+    drafter.admit(fresh)
+    assert drafter.plan(fresh, [8]).tokens.tolist() == []
+
+
+@pytest.mark.parametrize(("suffix", "drafted"), [(False, 9), (True, 28)])
+def test_suffix_matches_go_beyond_n_grams(suffix, drafted):
+    """A match of 30 tokens: the n-grams reach 9 tokens beyond it, the suffix source as far as it is sure enough."""
+    page = list(range(100, 200))
+    drafter, view = admitted([*page, 1, *page[:30]], suffix=suffix)
+    assert drafter.plan(view, [40]).tokens.tolist() == page[30 : 30 + drafted]
+
+
+@pytest.mark.parametrize("budget", [0, -4, 257])
+def test_wild_budgets_are_refused(budget):
+    with pytest.raises(ArgumentError, match=f"{budget} nodes: give 1 to 256"):
+        RacerDrafter(budget)
