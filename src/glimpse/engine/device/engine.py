@@ -170,7 +170,6 @@ class DeviceEngine:
         for slot, request in list(self._residents.running.items()):
             if request.finished:
                 self._leave(request)
-                self._pace.leave(slot)
                 self._residents.retire(slot)
 
     def _leave(self, request: Request) -> None:
@@ -180,3 +179,4 @@ class DeviceEngine:
             self._reader.queue.remove(seat)
         for seat in [seat for seat in self._seats.taken if seat.request is request]:
             self._seats.leave(seat)
+            self._pace.leave(seat.slot)
