@@ -66,7 +66,7 @@ def ids_of(outputs):
 @pytest.mark.parametrize(("seed", "options"), [(1, SPARSE), (2, EVERYTHING)], ids=["a glimpse", "everything"])
 def test_rows_at_whim_write_the_same_text(llm, mixtures, seed, options):
     """Four requests, greedy and sampled, over three rows: they join, leave and move while others draft."""
-    prompts, params = prompts_of(llm, 20, 49, 33, 61), params_of(3, 6, 4, 5)
+    prompts, params = prompts_of(llm, 20, 49, 33, 17), params_of(2, 5, 4, 3)
     free = llm.loaded.pool.free_pages
     device = at_whim(llm, seed, options=options)
     outputs = device.generate(prompts, params)
