@@ -91,6 +91,7 @@ def attention_case(
 def mixed_case(heads: int, kv_heads: int, dim: int) -> Case:
     from glimpse.attention.triton.attention import HeadShape, Importance, Paged
     from glimpse.attention.triton.mixed import feed_mixed
+    from glimpse.attention.triton.picking import RowSettings, Sample
     from glimpse.attention.triton.recalled import Recalled
     from glimpse.attention.triton.rows import Verdict, commit, record
 
@@ -109,6 +110,10 @@ def mixed_case(heads: int, kv_heads: int, dim: int) -> Case:
         record(tokens, fed.positions, fed.ids, *[floats[:, 0]] * 2, ints, ints, floats, floats, ragged=ragged)
         verdict = Verdict(ints, tokens[:, :9].contiguous(), ints, ints)
         commit(tokens, fed, fed.ids, torch.zeros(128), *[ints] * 4, verdict, ragged=ragged, queries=9)
+        double, settings = torch.ones(64, dtype=torch.float64), torch.ones(64, dtype=torch.int64)
+        law = RowSettings(double, settings, double, double)
+        logits, pick = torch.zeros(128, 49152, dtype=BF16), Sample(128, 49152, "cpu")
+        pick(logits, law, settings, fed.positions, ahead=1, owners=ragged.owners)
 
     return launch
 
@@ -182,13 +187,13 @@ def rows_case() -> Case:
     return launch
 
 
-def sample_case(dtype: torch.dtype, owned: bool = False) -> Case:
+def sample_case(dtype: torch.dtype) -> Case:
     from glimpse.attention.triton.picking import RowSettings, Sample
 
     def launch() -> None:
         double, ids = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)
-        settings, owners = RowSettings(double, ids, double, double), ids.int() if owned else None
-        Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids, owners=owners)
+        settings = RowSettings(double, ids, double, double)
+        Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids)
 
     return launch
 
@@ -211,7 +216,6 @@ CASES: dict[str, Case] = {
     **{f"narrow-{tokens}": narrow_case(tokens) for tokens in (8, 16, 32, 64, 128, 256, 576)},
     "rows": rows_case(),
     "sample": sample_case(BF16),
-    "sample-owned": sample_case(BF16, owned=True),
     "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),
 }

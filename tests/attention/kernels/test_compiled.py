@@ -26,7 +26,6 @@ CASES = (
     "narrow-64",
     "narrow-576",
     "rows",
-    "sample-owned",
 )
 
 

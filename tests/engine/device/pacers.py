@@ -11,12 +11,12 @@ from glimpse.pacing.pacer import Action, Decisions
 
 
 class Whim:
-    """Decides at random, row by row and step by step."""
+    """Decides at random, row by row and step by step; drafts half of the time."""
 
     name, most = "whim", 3
 
-    def __init__(self, seed: int, actions=tuple(Action)):
-        self._random, self._actions = random.Random(seed), actions
+    def __init__(self, seed: int):
+        self._random, self._actions = random.Random(seed), (*Action, Action.DRAFT)
 
     def admit(self, rows):
         pass

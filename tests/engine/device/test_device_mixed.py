@@ -14,7 +14,6 @@ from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
 from glimpse.engine.device.launch import Launcher
 from glimpse.llm import LLM
-from glimpse.pacing.pacer import Action
 from glimpse.sampling.params import SamplingParams
 
 SPARSE = {"drafter": "sparse", "pacer": "entropy", "budget": 0.1, "budget_floor": 38}
@@ -40,9 +39,9 @@ def mixtures(monkeypatch):
     return found
 
 
-def at_whim(llm, seed, actions=tuple(Action), options=SPARSE):
+def at_whim(llm, seed, options=SPARSE):
     device = llm.variant(**options)
-    parts = replace(make_parts(llm.loaded, device.options), pacer=Whim(seed, actions))
+    parts = replace(make_parts(llm.loaded, device.options), pacer=Whim(seed))
     device._engine = device_engine(parts, device.options)
     return device
 
@@ -66,7 +65,7 @@ def ids_of(outputs):
 @pytest.mark.parametrize(("seed", "options"), [(1, SPARSE), (2, EVERYTHING)], ids=["a glimpse", "everything"])
 def test_rows_at_whim_write_the_same_text(llm, mixtures, seed, options):
     """Four requests, greedy and sampled, over three rows: they join, leave and move while others draft."""
-    prompts, params = prompts_of(llm, 20, 49, 33, 17), params_of(2, 5, 4, 3)
+    prompts, params = prompts_of(llm, 20, 49, 33, 17), params_of(3, 6, 5, 4)
     free = llm.loaded.pool.free_pages
     device = at_whim(llm, seed, options=options)
     outputs = device.generate(prompts, params)
