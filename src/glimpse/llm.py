@@ -44,11 +44,12 @@ class LLM:
 
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
     the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
-    `budget_floor` the least number of positions (256). `max_context` lowers the checkpoint's context limit,
-    `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache too small for
-    all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off. `seed` makes
-    requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill". Raises
-    ArgumentError for wrong options, ModelError for a checkpoint that cannot be used.
+    `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer` are for
+    the drafter "refresh". `max_context` lowers the checkpoint's context limit, `max_batch_size` is how many requests
+    run at once; `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that
+    begin alike share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
+    `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
+    for a checkpoint that cannot be used.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class LLM:
         draft_tokens: int | None = None,
         budget: float | None = None,
         budget_floor: int | None = None,
+        refresh_sets: str | None = None,
+        refresh_layer: int | None = None,
         reserve: str = "full",
         prefix_reuse: bool = True,
         dtype: str = "auto",
@@ -71,7 +74,10 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor, reserve, prefix_reuse)
+        options = EngineOptions(
+            drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, reserve,
+            prefix_reuse,
+        )  # fmt: skip
         check_names(options)
         refuse_unused(options)
         machine = MachineOptions(
@@ -149,6 +155,7 @@ class LLM:
             "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
+            **getattr(parts.drafter, "settings", {}),
             **self._engine.facts,
         }
 

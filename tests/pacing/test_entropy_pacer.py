@@ -11,8 +11,10 @@ import torch
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.entropy import FIRST_PROBE, LAST_PROBE, PLAIN_FIRST, EntropyPacer, _RowState, survivals
+from glimpse.pacing.entropy import EntropyPacer, _RowState, survivals
 from glimpse.pacing.pacer import Action, PaceContext
+from glimpse.pacing.probe import FIRST_PROBE, LAST_PROBE
+from glimpse.pacing.rounds import PLAIN_FIRST
 
 LENGTH = 4000
 

@@ -62,6 +62,9 @@ class DraftContext:
     pool: PagePool
     budget: RecallBudget
     """How much of the context a sparse draft reads."""
+    refresh_sets: str | None = None
+    """How a refresh layer chooses sets, and which layer it is; None leaves it to the drafter."""
+    refresh_layer: int | None = None
 
 
 class Drafter(Protocol):

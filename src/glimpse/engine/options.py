@@ -19,10 +19,12 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "budget_floor": checks.Integer(0),
     "reserve": checks.Choice("full", "next"),
     "prefix_reuse": checks.flag,
+    "refresh_sets": checks.text,
+    "refresh_layer": checks.Integer(0),
 }
 
 
-_OPTIONAL = ("draft_tokens", "budget", "budget_floor")
+_OPTIONAL = ("draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class EngineOptions:
     """Share of the context that a sparse draft reads, in (0, 1]; None: 0.1."""
     budget_floor: int | None = None
     """A sparse draft reads at least so many positions; None: 256."""
+    refresh_sets: str | None = None
+    """How the drafter `refresh` chooses sets: "heads" or "pages"; None: "heads"."""
+    refresh_layer: int | None = None
+    """The layer, from 0, at which the drafter `refresh` reads everything; None leaves it to the drafter."""
 
     reserve: str = "full"
     """Pages that a request must find to be taken in: "full", those of the longest output it may have; "next", those of

@@ -4,5 +4,11 @@ from glimpse.registry import Registry
 
 PACERS = Registry(
     "glimpse.pacers",
-    {"fixed": "glimpse.pacing.fixed:FixedPacer", "entropy": "glimpse.pacing.entropy:EntropyPacer"},
+    {
+        "fixed": "glimpse.pacing.fixed:FixedPacer",
+        "entropy": "glimpse.pacing.entropy:EntropyPacer",
+        "fleet": "glimpse.pacing.fleet:FleetPacer",
+        "synchronised": "glimpse.pacing.synchronised:SynchronisedPacer",
+        "feedback": "glimpse.pacing.feedback:FeedbackPacer",
+    },
 )
