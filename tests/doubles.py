@@ -37,6 +37,7 @@ class HostDrafter:
     needs_forward = False
     gives_tree = False
     has_law = False
+    wants_successors = False
     wants_prompt_topk = False
     lossless = True
     importance = 0

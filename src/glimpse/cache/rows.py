@@ -36,6 +36,8 @@ class Rows:
         self.draft_confidence = torch.zeros(slots, drafts, device=device)
         """[R, drafts]: the running product up to node i is the drafter's own chance that the text runs through node i:
         of a chain, the chance of each token after the ones before it."""
+        self.draft_source = torch.zeros(slots, drafts, dtype=torch.uint8, device=device)
+        """[R, drafts]: which of the drafter's sources made each node of a draft handed over whole."""
         self._chain = torch.arange(-1, drafts - 1, device=device)
         self.draft_parents = self._chain.repeat(slots, 1)
         """[R, drafts] int64: the parent of each draft node (-1: the last committed token); those of a chain at rest."""
@@ -85,7 +87,9 @@ class Rows:
         self.draft_confidence[slot, index], self.draft_entropy[slot, index] = confidence, entropy
         self.draft_len[slot] = index + 1
 
-    def put_draft(self, slot: int, tokens: Tensor, parents: Tensor, confidence: Tensor) -> None:
+    def put_draft(
+        self, slot: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
+    ) -> None:
         """Gives the row a whole draft of n nodes, each [n] as in `Draft`; no entropy is known of any."""
         begin, count = int(self.committed_len[slot]), len(tokens)
         self.tokens[slot, begin : begin + count] = tokens
@@ -94,6 +98,7 @@ class Rows:
             self.branching.add(slot)
             confidence = _ratios(parents.tolist(), confidence.tolist())
         self.draft_confidence[slot, :count], self.draft_entropy[slot, :count] = confidence, torch.nan
+        self.draft_source[slot, :count] = source
         self.draft_len[slot] = count
 
     def drop_draft(self, slot: int) -> None:

@@ -38,7 +38,8 @@ class EngineOptions:
     pacer: str = "entropy"
     acceptance: str = "coupled"
     draft_tokens: int | None = None
-    """Draft length of `fixed`, the longest of other pacers, at most 256; None leaves it to the pacer."""
+    """Draft length of `fixed`, the longest of other pacers, at most 256; of a tree its nodes, and so its depth too.
+    None leaves it to the pacer."""
     budget: float | None = None
     """Share of the context that a sparse draft reads, in (0, 1]; None: 0.1."""
     budget_floor: int | None = None

@@ -24,7 +24,7 @@ class StepPlan:
     """The rows of one step, by what becomes of their logits."""
 
     prefill: list[RowSpec] = field(default_factory=list)
-    """Parts of prompts; the logits are wanted only for prompt logprobs."""
+    """Parts of prompts; the logits are wanted only for prompt logprobs and by drafters that read prompts."""
     draft: list[RowSpec] = field(default_factory=list)
     full: list[RowSpec] = field(default_factory=list)
     """Rows that commit: verified drafts, plain steps, and the last part of a prompt."""
@@ -66,7 +66,7 @@ class PhasePlanner:
     def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:
         """The next part of a prompt; parts are of equal length, so that the last one has queries for the importance."""
         count = math.ceil(pending / math.ceil(pending / CHUNK))
-        wants_all = request.params.prompt_logprobs is not None
+        wants_all = request.params.prompt_logprobs is not None or self._drafter.wants_prompt_topk
         if count < pending:
             plan.prefill.append(self._spec(slot, count, outputs=count if wants_all else 0))
         else:
@@ -104,7 +104,8 @@ class PhasePlanner:
         for slot, (start, end) in zip(view.slots, pairwise(draft.offsets), strict=True):
             if end > start:
                 nodes = slice(start, end)
-                self._rows.put_draft(slot, draft.tokens[nodes], draft.parents[nodes], draft.confidence[nodes])
+                facts = (draft.tokens, draft.parents, draft.confidence, draft.source)
+                self._rows.put_draft(slot, *(fact[nodes] for fact in facts))
         for slot, keep in zip(view.slots, self._pacer.trim(view), strict=True):
             self._rows.draft_len[slot] = min(keep, self._places(slot)) if slot in self._rows.branching else keep
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import torch
 from torch import Tensor
 
 from glimpse.attention import RowSpec
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Outcome
+from glimpse.drafting.drafter import Outcome, PromptReader
 from glimpse.engine.commit import Commit
 from glimpse.engine.draft_check import tree_depth
 from glimpse.engine.forward import ForwardResult
@@ -17,6 +20,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.sampling_step import DraftBook, Verified, verify
+from glimpse.engine.successors import successors_of
 from glimpse.errors import GlimpseError
 
 
@@ -42,12 +46,20 @@ class Settler:
         for spec, own in zip(plan.prefill, result.logits, strict=False):
             record_prompt_logprobs(self._running[spec.slot], spec.start, own)
             self._parts.rows.verified_len[spec.slot] = spec.stop
+        if self._parts.drafter.wants_prompt_topk and plan.prefill:
+            reader = cast(PromptReader, self._parts.drafter)
+            for spec, read in zip(
+                plan.prefill, successors_of(self._parts.rows, plan.prefill, result.logits), strict=True
+            ):
+                reader.recycle(spec.slot, read)
         self.stuck = []
         if not plan.full:
             return []
         logits, importance = result.logits[plan.bounds[1] :], result.importance[plan.bounds[1] :]
         verified, judged = self._judge(plan.full, logits)
         progress, outcomes = [], []
+        wanted = self._parts.drafter.wants_successors
+        successors = successors_of(self._parts.rows, plan.full, logits) if wanted else None
         for index, spec in enumerate(plan.full):
             request = self._running[spec.slot]
             if spec.slot in verified.broken:
@@ -55,7 +67,7 @@ class Settler:
                 continue
             made, outcome = _cut(request, spec, verified, index, judged[index], importance[index])
             progress.append(made)
-            outcomes.append(outcome)
+            outcomes.append(replace(outcome, successors=successors[index]) if successors else outcome)
         self._learn(outcomes)
         return progress
 
