@@ -74,7 +74,7 @@ class Trust:
         """[n]: P(a node is accepted, given that its parent is)."""
         together = (self._right.sum(2) + PRIOR) / (self._said.sum(2) + PRIOR)
         ratio = (self._right + PRIOR * together[:, :, None]) / (self._said + PRIOR)
-        return np.minimum(proposal.said * ratio[_cells(proposal)], SUREST)
+        return np.asarray(np.minimum(proposal.said * ratio[_cells(proposal)], SUREST))
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
         """Judges the children of the last committed token and of every node that the text ran through."""
