@@ -72,6 +72,24 @@ def test_nothing_drafted():
     assert speculation.acceptance_by_position == []
 
 
+def test_a_tree_counts_nodes_its_path_and_its_depth():
+    speculation = Speculation()
+    speculation.record(20, 2, depth=4)
+    speculation.record(6, 0, depth=1)
+    speculation.record(3, 3)
+    assert (speculation.rounds, speculation.drafted, speculation.accepted, speculation.emitted) == (3, 29, 5, 8)
+    assert speculation.acceptance_by_position == [2 / 3, 1.0, 0.5, 0.0]
+    assert speculation.conditional_acceptance == [2 / 3, 1.0, 0.5, None]
+    assert speculation.mean_accepted_length == 1 + 5 / 3
+    assert speculation.draft_lengths == {20: 1, 6: 1, 3: 1}
+
+
+@pytest.mark.parametrize(("drafted", "accepted", "depth"), [(5, 3, 2), (3, 1, 4)])
+def test_impossible_trees_are_refused(drafted, accepted, depth):
+    with pytest.raises(ValueError, match=rf"between 0 and depth \({depth}\), and depth at most drafted \({drafted}\)"):
+        Speculation().record(drafted, accepted, depth)
+
+
 @pytest.mark.parametrize(("drafted", "accepted"), [(1, 2), (3, -1), (-1, -1), (0, 1)])
 def test_impossible_rounds_are_refused(drafted, accepted):
     with pytest.raises(ValueError, match="accepted must be between"):

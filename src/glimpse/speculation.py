@@ -29,27 +29,32 @@ class Speculation:
     eager_steps: Counter[str] = field(default_factory=Counter)
     """Its other decoding steps where graphs were to be expected, by the reason why they were not."""
     draft_lengths: Counter[int] = field(default_factory=Counter)
-    """How many rounds had a draft of each length, 0 not included."""
+    """How many rounds had a draft of so many nodes (a chain: tokens), 0 not included."""
     _drafted_at: list[int] = field(default_factory=list, repr=False)
     _reached_at: list[int] = field(default_factory=list, repr=False)
     _accepted_at: list[int] = field(default_factory=list, repr=False)
 
-    def record(self, drafted: int, accepted: int) -> None:
-        """Add a round in which `drafted` tokens were verified and the first `accepted` of them were kept in the output.
+    def record(self, drafted: int, accepted: int, depth: int | None = None) -> None:
+        """Add a round in which `drafted` nodes were verified and `accepted` of them were kept in the output.
+
+        `depth`: how many tokens the deepest path of a tree has; None: a chain, as deep as it has nodes.
 
         Drafts that were thrown away before verification do not count; nor do, as accepted, drafts behind the end of the
         output, so `accepted` over all rounds never exceeds the tokens of the output. Raises ValueError unless
-        0 <= accepted <= drafted.
+        0 <= accepted <= depth <= drafted.
         """
-        if not 0 <= accepted <= drafted:
-            raise ValueError(f"accepted must be between 0 and drafted ({drafted}), got {accepted}")
+        depth = drafted if depth is None else depth
+        if not 0 <= accepted <= depth <= drafted:
+            raise ValueError(
+                f"accepted must be between 0 and depth ({depth}), and depth at most drafted ({drafted}); got {accepted}"
+            )
         if drafted == 0:
             self.plain_steps += 1
             return
         self.draft_lengths[drafted] += 1
         for counts in (self._drafted_at, self._reached_at, self._accepted_at):
-            counts.extend([0] * (drafted - len(counts)))
-        for position in range(drafted):
+            counts.extend([0] * (depth - len(counts)))
+        for position in range(depth):
             self._drafted_at[position] += 1
             self._reached_at[position] += position <= accepted
             self._accepted_at[position] += position < accepted
@@ -61,8 +66,8 @@ class Speculation:
 
     @property
     def drafted(self) -> int:
-        """Draft tokens verified."""
-        return sum(self._drafted_at)
+        """Draft tokens verified: of a tree, all nodes."""
+        return sum(nodes * rounds for nodes, rounds in self.draft_lengths.items())
 
     @property
     def accepted(self) -> int:
@@ -86,7 +91,7 @@ class Speculation:
 
     @property
     def acceptance_by_position(self) -> list[float]:
-        """Of the rounds that drafted position i (from 0), the share that accepted it."""
+        """Of the rounds that drafted position i (from 0; of a tree, that deep), the share that accepted it."""
         return [accepted / drafted for accepted, drafted in zip(self._accepted_at, self._drafted_at, strict=True)]
 
     @property

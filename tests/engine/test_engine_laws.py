@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.stats import chi2
 from tests.doubles import Fixed, HostDrafter, RandomPacer, with_parts
+from tests.trees import tree_draft, with_trees
 
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
@@ -60,6 +61,23 @@ class Switching(HostDrafter):
         return [ALLOWED[last % 5], ALLOWED[(last + 1) % 5]]
 
 
+class Branching(HostDrafter):
+    """Trees of the allowed tokens: one child that is seldom right, or all with some of theirs, by the row's history."""
+
+    gives_tree = True
+    budget = 12
+
+    def plan(self, rows, room):
+        return tree_draft(*(self._tree(rows, slot, most) for slot, most in zip(rows.slots, room, strict=True)))
+
+    def _tree(self, rows, slot, room):
+        last = int(rows.history(slot)[-1])
+        if last % 2:
+            return [(ALLOWED[last % 5], -1)]
+        below = [(token, parent) for parent in range(3) for token in ALLOWED[parent : parent + 2]]
+        return [(token, -1) for token in reversed(ALLOWED)] + (below if room > 1 else [])
+
+
 def mixing(llm, acceptance):
     """Sparse drafts of random lengths, with plain steps in between."""
     return with_parts(llm, pacing=RandomPacer(2), drafter="sparse", acceptance=acceptance, draft_tokens=2)
@@ -69,13 +87,21 @@ KINDS = {
     "sparse": lambda llm, rule: llm.variant(drafter="sparse", acceptance=rule, draft_tokens=2),
     "mixing": mixing,
     "fixed": lambda llm, rule: with_parts(llm, Fixed([42, 42]), acceptance=rule, draft_tokens=2),
+    "trees": lambda llm, rule: with_trees(llm, Branching(), acceptance=rule, draft_tokens=2),
     "switching": lambda llm, rule: with_parts(llm, Switching(), acceptance=rule, draft_tokens=2),
 }
 """Drafters to judge by the rule: the model's own sparse drafts, with their laws, and deterministic ones (q = 1)."""
 
 
 @pytest.mark.parametrize(
-    ("acceptance", "kind"), [*(("rejection", kind) for kind in KINDS), ("matched", "sparse"), ("coupled", "mixing")]
+    ("acceptance", "kind"),
+    [
+        *(("rejection", kind) for kind in KINDS if kind != "trees"),
+        ("matched", "sparse"),
+        ("coupled", "mixing"),
+        ("matched", "trees"),
+        ("coupled", "trees"),
+    ],
 )
 def test_the_law_of_two_tokens(llm, law, acceptance, kind):
     """A07, A09-A11 at the level of the engine."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.doubles import Noisy, RandomPacer, with_parts
+from tests.trees import Trees, with_trees
 
 from glimpse.engine.submit import make_requests
 from glimpse.llm import LLM
@@ -46,7 +47,7 @@ def plainly(llm, ids, params) -> tuple[int, ...]:
 @settings(max_examples=40, deadline=None)
 @given(
     mix=REQUESTS,
-    drafter=st.sampled_from(["sparse", "lookup", "noisy"]),
+    drafter=st.sampled_from(["sparse", "lookup", "noisy", "trees"]),
     rule=st.sampled_from(["coupled", "matched"]),
     seed=st.integers(0, 1000),
     joining=st.integers(1, 4),
@@ -60,9 +61,12 @@ def test_equal_to_plain_alone(llm, mix, drafter, rule, seed, joining, cancelled)
     ]
     right = [plainly(llm, ids, params) for ids, params in jobs]
     texts = list({tuple(ids): out for (ids, _), out in zip(jobs, right, strict=True)}.items())
-    double = Noisy(texts, 0.3, seed=seed) if drafter == "noisy" else None
-    name = "lookup" if drafter == "noisy" else drafter
-    fast = with_parts(llm, double, RandomPacer(6, seed), drafter=name, acceptance=rule, draft_tokens=6)
+    if drafter == "trees":
+        fast = with_trees(llm, Trees(texts, "random", 40, 0.7, seed), RandomPacer(6, seed), acceptance=rule)
+    else:
+        double = Noisy(texts, 0.3, seed=seed) if drafter == "noisy" else None
+        name = "lookup" if drafter == "noisy" else drafter
+        fast = with_parts(llm, double, RandomPacer(6, seed), drafter=name, acceptance=rule, draft_tokens=6)
     engine = fast._engine
     requests = [make_requests(llm._loaded, engine, ids, params)[0] for ids, params in jobs]
     waiting, step = list(requests), 0

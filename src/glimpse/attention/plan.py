@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,9 +86,9 @@ def plan_batch(specs: list[RowSpec], device: torch.device | str = "cpu") -> Plan
         end = begin + spec.count
         read_from = 0 if spec.recall is None else spec.recall.base
         extents = spec.sequence.extents(read_from, spec.stop)
-        mask = own_mask(spec)
+        mask, own_positions = _own(spec)
         rows.append(PlannedRow(spec, begin, end, extents, None if mask is None else mask.to(device)))
-        positions.append(_rotary_positions(spec))
+        positions.append(own_positions)
         slots.append(spec.sequence.slots(spec.start, spec.stop))
         outputs.append(torch.arange(end - spec.outputs, end))
         begin = end
@@ -95,29 +96,23 @@ def plan_batch(specs: list[RowSpec], device: torch.device | str = "cpu") -> Plan
 
 
 def ancestors(parents: Tensor) -> Tensor:
-    """[n, n] bool: entry (i, j) says whether node j is node i or one of its ancestors."""
-    count = len(parents)
-    seen = torch.eye(count, dtype=torch.bool, device=parents.device)
+    """[n, n] bool: entry (i, j) says whether node j is node i or one of its ancestors. Parents come before children."""
+    seen = np.eye(len(parents), dtype=bool)
     for node, parent in enumerate(parents.tolist()):
         if parent >= 0:
             seen[node] |= seen[parent]
-    return seen
+    return torch.from_numpy(seen)
 
 
-def own_mask(spec: RowSpec) -> Tensor | None:
-    """Which of the row's own tokens each of them may see."""
-    if spec.count == 1:
-        return None
-    mask = torch.ones(spec.count, spec.count, dtype=torch.bool).tril()
-    if spec.parents is not None and len(spec.parents):
-        first = spec.count - len(spec.parents)
-        mask[first:, first:] = ancestors(spec.parents)
-    return mask
-
-
-def _rotary_positions(spec: RowSpec) -> Tensor:
+def _own(spec: RowSpec) -> tuple[Tensor | None, Tensor]:
+    """Which of the row's own tokens each of them may see, and the rotary positions of all."""
     positions = torch.arange(spec.start, spec.stop)
-    if spec.parents is not None and len(spec.parents):
+    if spec.count == 1:
+        return None, positions
+    mask = torch.ones(spec.count, spec.count, dtype=torch.bool).tril()
+    if spec.parents is not None:
         first = spec.count - len(spec.parents)
-        positions[first:] = spec.start + first - 1 + ancestors(spec.parents).sum(-1)
-    return positions
+        mask[first:, first:] = seen = ancestors(spec.parents)
+        # Its ancestors and itself: a node's depth.
+        positions[first:] = spec.start + first - 1 + seen.sum(-1)
+    return mask, positions

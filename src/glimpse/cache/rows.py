@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import torch
@@ -9,16 +10,20 @@ from torch import Tensor
 
 from glimpse.cache.sequence import Sequence
 
+_LEAST = 1e-9
+"""A node's chance is taken for no less, so that the running product goes on after it."""
+
 
 class Rows:
     """One slot per running request; arrays over slots, on one device.
 
-    `tokens` [R, width] holds prompt, committed output and, behind `committed_len`, the draft. Keys and values below
-    `verified_len` were computed under full attention and are final; `verified_len <= committed_len` always.
+    `tokens` [R, width] holds prompt, committed output and, behind `committed_len`, the nodes of the draft, each after
+    its parent. Keys and values below `verified_len` were computed under full attention and are final;
+    `verified_len <= committed_len` always.
     """
 
     def __init__(self, slots: int, width: int, drafts: int, device: torch.device | str = "cpu") -> None:
-        """`width` tokens fit a row, drafts included; a draft has at most `drafts` tokens."""
+        """`width` tokens fit a row, drafts included; a draft has at most `drafts` nodes."""
 
         def integers() -> Tensor:
             return torch.zeros(slots, dtype=torch.int64, device=device)
@@ -29,12 +34,25 @@ class Rows:
         self.draft_len, self.limit = integers(), integers()
         self.draft_entropy = torch.zeros(slots, drafts, device=device)
         self.draft_confidence = torch.zeros(slots, drafts, device=device)
+        """[R, drafts]: the running product up to node i is the drafter's own chance that the text runs through node i:
+        of a chain, the chance of each token after the ones before it."""
+        self.draft_source = torch.zeros(slots, drafts, dtype=torch.uint8, device=device)
+        """[R, drafts]: which of the drafter's sources made each node of a draft handed over whole."""
+        self._chain = torch.arange(-1, drafts - 1, device=device)
+        self.draft_parents = self._chain.repeat(slots, 1)
+        """[R, drafts] int64: the parent of each draft node (-1: the last committed token); those of a chain at rest."""
+        self.branching: set[int] = set()
+        """Slots whose draft is a tree; all others' are chains."""
         self.sequences: list[Sequence | None] = [None] * slots
 
-    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int) -> None:
-        """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach."""
-        self.tokens[slot, : len(prompt)] = torch.tensor(prompt)
-        self.prompt_len[slot] = self.committed_len[slot] = len(prompt)
+    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int, output: SequenceOf[int] = ()) -> None:
+        """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach.
+
+        `output` is what it has written already, if it was here before.
+        """
+        length = len(prompt) + len(output)
+        self.tokens[slot, :length] = torch.tensor([*prompt, *output])
+        self.prompt_len[slot], self.committed_len[slot] = len(prompt), length
         self.verified_len[slot], self.draft_len[slot] = sequence.shared_len, 0
         self.limit[slot] = limit
         self.sequences[slot] = sequence
@@ -47,8 +65,9 @@ class Rows:
     def clear(self, slot: int) -> None:
         """Empties `slot`, whoever gives its pages back."""
         self.sequences[slot] = None
-        for array in (self.prompt_len, self.committed_len, self.verified_len, self.draft_len, self.limit):
+        for array in (self.prompt_len, self.committed_len, self.verified_len, self.limit):
             array[slot] = 0
+        self.drop_draft(slot)
 
     def sequence(self, slot: int) -> Sequence:
         """The page table of the request in `slot`."""
@@ -62,11 +81,36 @@ class Rows:
         return [slot for slot, sequence in enumerate(self.sequences) if sequence is None]
 
     def add_draft(self, slot: int, token: int, confidence: float, entropy: float) -> None:
-        """Appends one draft token to the row."""
+        """Appends one draft token to the row's chain."""
         index = int(self.draft_len[slot])
         self.tokens[slot, int(self.committed_len[slot]) + index] = token
         self.draft_confidence[slot, index], self.draft_entropy[slot, index] = confidence, entropy
         self.draft_len[slot] = index + 1
+
+    def put_draft(
+        self, slot: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
+    ) -> None:
+        """Gives the row a whole draft of n nodes, each [n] as in `Draft`; no entropy is known of any."""
+        begin, count = int(self.committed_len[slot]), len(tokens)
+        self.tokens[slot, begin : begin + count] = tokens
+        if parents.tolist() != list(range(-1, count - 1)):
+            self.draft_parents[slot, :count] = parents
+            self.branching.add(slot)
+            confidence = _ratios(parents.tolist(), confidence.tolist())
+        self.draft_confidence[slot, :count], self.draft_entropy[slot, :count] = confidence, torch.nan
+        self.draft_source[slot, :count] = source
+        self.draft_len[slot] = count
+
+    def drop_draft(self, slot: int) -> None:
+        """Leaves the row without a draft."""
+        self.draft_len[slot] = 0
+        if slot in self.branching:
+            self.branching.remove(slot)
+            self.draft_parents[slot] = self._chain
+
+    def tree(self, slot: int) -> Tensor | None:
+        """[draft_len] int64: the parents of the row's draft where it branches; None for a chain."""
+        return self.draft_parents[slot, : int(self.draft_len[slot])] if slot in self.branching else None
 
     def commit(self, slot: int, tokens: list[int], verified: int) -> None:
         """Replaces the draft by the committed `tokens`; positions below `verified` now hold final keys and values."""
@@ -74,7 +118,17 @@ class Rows:
         self.tokens[slot, begin : begin + len(tokens)] = torch.tensor(tokens, dtype=torch.int64)
         self.committed_len[slot] = begin + len(tokens)
         self.verified_len[slot] = verified
-        self.draft_len[slot] = 0
+        self.drop_draft(slot)
+
+
+def _ratios(parents: list[int], confidence: list[float]) -> Tensor:
+    """[n]: what the running product has to be multiplied by at each node to give the chance of its whole path."""
+    reach, ratios, before = [1.0], [], 1.0
+    for parent, chance in zip(parents, confidence, strict=True):
+        reach.append(max(reach[parent + 1] * chance, _LEAST))
+        ratios.append(reach[-1] / before)
+        before = reach[-1]
+    return torch.tensor(ratios)
 
 
 @dataclass(frozen=True, slots=True)

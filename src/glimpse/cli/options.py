@@ -35,13 +35,18 @@ class ModelOptions:
     ] = "demo"
     drafter: Annotated[
         str | None,
-        option(_MODEL, "Who drafts: none, lookup, sparse, refresh, or a plug-in's name. Default: lookup.", "--drafter"),
+        option(
+            _MODEL,
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, refresh, or a plug-in's name. "
+            "Default: lookup.",
+            "--drafter",
+        ),
     ] = None
     pacer: Annotated[
         str | None,
         option(
             _MODEL,
-            "Who decides how far to draft: entropy, fixed, fleet, synchronised, feedback. Default: entropy.",
+            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy.",
             "--pacer",
         ),
     ] = None
@@ -50,7 +55,11 @@ class ModelOptions:
     ] = None
     draft_tokens: Annotated[
         int | None,
-        option(_MODEL, "Length of a draft (fixed), or its longest. Default: the pacer's own.", "--draft-tokens"),
+        option(
+            _MODEL,
+            "Length of a draft (fixed), or its longest; of a tree, nodes. Default: the pacer's own.",
+            "--draft-tokens",
+        ),
     ] = None
     budget: Annotated[
         float | None, option(_MODEL, "Share of the context that drafter sparse reads. Default: 0.1.", "--budget")

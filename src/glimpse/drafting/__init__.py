@@ -9,5 +9,8 @@ DRAFTERS = Registry(
         "sparse": "glimpse.drafting.sparse:SparseDrafter",
         "refresh": "glimpse.drafting.refresh:RefreshDrafter",
         "lookup": "glimpse.drafting.lookup:LookupDrafter",
+        "suffix": "glimpse.drafting.suffix.drafter:SuffixDrafter",
+        "racer": "glimpse.drafting.racer.drafter:RacerDrafter",
+        "racer+suffix": "glimpse.drafting.racer.drafter:RacerSuffixDrafter",
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,18 +39,34 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
+class Successors:
+    """What the target thinks comes next after some tokens it read, from its raw logits: before any processor."""
+
+    tokens: Tensor
+    """[n] int64: what was fed in; of a verification the last committed token, then every node, rejected ones too."""
+    likeliest: Tensor
+    """[n, 8] int64, likeliest first; fewer columns for a vocabulary of fewer ids."""
+    chances: Tensor
+    """[n, 8] float32: their probabilities; 0 where the logits were not finite."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a verification made of one row, after the cut: what drafters and pacers learn from."""
 
     slot: int
     drafted: int
-    """Draft tokens that were verified."""
+    """Draft nodes that were verified."""
     accepted: int
     """How many of them were accepted and kept."""
     tokens: list[int]
     """The committed tokens: accepted ones and, unless a stop cut it off, the target's own."""
     importance: Tensor | None = None
     """[layers, kv_heads, queries, length]: attention weights of the verified queries that were kept, oldest first."""
+    path: Sequence[int] | None = None
+    """The nodes that were accepted and kept, counted within the row; None: the first `accepted` ones (a chain)."""
+    successors: Successors | None = None
+    """For a drafter that `wants_successors`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +79,8 @@ class DraftContext:
     refresh_sets: str | None = None
     """How a refresh layer chooses sets, and which layer it is; None leaves it to the drafter."""
     refresh_layer: int | None = None
+    nodes: int = 64
+    """The most nodes of a tree (`draft_tokens`, or what the pacer takes where nobody asked)."""
 
 
 class Drafter(Protocol):
@@ -76,9 +95,13 @@ class Drafter(Protocol):
     """False: every draft is empty."""
     needs_forward: bool
     gives_tree: bool
+    """Its drafts may branch; then it also is a `TreeDrafter`."""
     has_law: bool
     """Draft tokens are drawn from a law of the drafter's own (else each is a deterministic proposal)."""
+    wants_successors: bool
+    """Its outcomes carry `successors`."""
     wants_prompt_topk: bool
+    """It is told the successors of the prompt's tokens too; then it also is a `PromptReader`."""
     lossless: bool
     importance: int
     """Of how many accepted queries it wants the attention weights (0: none)."""
@@ -94,10 +117,28 @@ class Drafter(Protocol):
         """Whether a draft can begin now; if not, one verification with importance must come first."""
 
     def plan(self, rows: RowView, room: list[int]) -> list[RowSpec] | Draft:
-        """One RowSpec a row, or the draft itself, at most `room[i]` more tokens for row i; 0 is legal."""
+        """One RowSpec a row, or the draft itself, at most `room[i]` tokens deep for row i; 0 is legal."""
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """What became of these rows' verifications; the history already holds the committed tokens."""
 
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for these rows."""
+
+
+class PromptReader(Drafter, Protocol):
+    """A drafter that `wants_prompt_topk`: the head runs at every prompt position that a forward reads."""
+
+    def recycle(self, slot: int, successors: Successors) -> None:
+        """The successors of the next tokens of a row's prompt; those read from kept pages are left out."""
+
+
+class TreeDrafter(Drafter, Protocol):
+    """A drafter whose drafts may branch: siblings have different tokens.
+
+    A pacer cuts a tree to its first nodes, so the likelier ones should come first (a parent never after its child). The
+    engine cuts likewise where pages are short.
+    """
+
+    budget: int
+    """The most nodes of one row's draft; a plan may use `rows.rows.max_draft`, which is no fewer."""

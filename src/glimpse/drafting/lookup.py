@@ -59,6 +59,7 @@ class LookupDrafter:
     needs_forward = False
     gives_tree = False
     has_law = False
+    wants_successors = False
     wants_prompt_topk = False
     lossless = True
     importance = 0

@@ -15,6 +15,7 @@ class NoDrafter:
     needs_forward = False
     gives_tree = False
     has_law = False
+    wants_successors = False
     wants_prompt_topk = False
     lossless = True
     importance = 0

@@ -70,6 +70,7 @@ class SparseDrafter:
     needs_forward = True
     gives_tree = False
     has_law = True
+    wants_successors = False
     wants_prompt_topk = False
     lossless = True
     importance = WINDOW

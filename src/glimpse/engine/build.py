@@ -72,24 +72,26 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     """What an engine over what is loaded is composed of. Raises as `build_engine`."""
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = options.recall
-    drafter = _builder(DRAFTERS, options.drafter)(
-        DraftContext(pool, budget, options.refresh_sets, options.refresh_layer)
-    )
+    build_drafter, offered = _builder(DRAFTERS, options.drafter), DRAFTERS.get(options.drafter)
     rule = acceptance.resolve(options.acceptance)
-    if drafter.gives_tree:
-        raise ArgumentError(f"drafter {options.drafter!r} gives trees; this engine verifies chains only")
+    if offered.gives_tree and not rule.trees:
+        raise ArgumentError(
+            f"acceptance {options.acceptance!r} takes chains, and drafter {options.drafter!r} gives trees; "
+            "'coupled' and 'matched' take them"
+        )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
     costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
     pacer = _builder(PACERS, options.pacer)(
         PaceContext(
             costs=costs,
             draft_tokens=options.draft_tokens,
-            drafts_at_once=not drafter.needs_forward,
+            drafts_at_once=not offered.needs_forward,
             draft_positions=budget.positions,
-            can_draft=drafter.drafts,
+            can_draft=offered.drafts,
         )
     )
-    most = max(1, pacer.most)
+    drafter = build_drafter(DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most))
+    most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
         decoder=decoder,
         pool=pool,

@@ -17,6 +17,8 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "draft_tokens": checks.Integer(0, 256),
     "budget": checks.Number(0, 1, open_low=True),
     "budget_floor": checks.Integer(0),
+    "reserve": checks.Choice("full", "next"),
+    "prefix_reuse": checks.flag,
     "refresh_sets": checks.text,
     "refresh_layer": checks.Integer(0),
 }
@@ -36,7 +38,8 @@ class EngineOptions:
     pacer: str = "entropy"
     acceptance: str = "coupled"
     draft_tokens: int | None = None
-    """Draft length of `fixed`, the longest of other pacers, at most 256; None leaves it to the pacer."""
+    """Draft length of `fixed`, the longest of other pacers, at most 256; of a tree its nodes, and so its depth too.
+    None leaves it to the pacer."""
     budget: float | None = None
     """Share of the context that a sparse draft reads, in (0, 1]; None: 0.1."""
     budget_floor: int | None = None
@@ -45,6 +48,13 @@ class EngineOptions:
     """How the drafter `refresh` chooses sets: "heads" or "pages"; None: "heads"."""
     refresh_layer: int | None = None
     """The layer, from 0, at which the drafter `refresh` reads everything; None leaves it to the drafter."""
+
+    reserve: str = "full"
+    """Pages that a request must find to be taken in: "full", those of the longest output it may have; "next", those of
+    its next steps, so that more run at once, and the youngest is put back (and read again later) when pages run out."""
+    prefix_reuse: bool = True
+    """Whether a prompt that begins as an earlier one shares what the cache still has of that; a pinned one is shared
+    anyway."""
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
+
+from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft, Drafter
-from glimpse.engine.draft_check import check_planned
+from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.request import Request
 from glimpse.pacing.pacer import Action, Pacer
 
@@ -21,7 +24,7 @@ class StepPlan:
     """The rows of one step, by what becomes of their logits."""
 
     prefill: list[RowSpec] = field(default_factory=list)
-    """Parts of prompts; the logits are wanted only for prompt logprobs."""
+    """Parts of prompts; the logits are wanted only for prompt logprobs and by drafters that read prompts."""
     draft: list[RowSpec] = field(default_factory=list)
     full: list[RowSpec] = field(default_factory=list)
     """Rows that commit: verified drafts, plain steps, and the last part of a prompt."""
@@ -63,7 +66,7 @@ class PhasePlanner:
     def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:
         """The next part of a prompt; parts are of equal length, so that the last one has queries for the importance."""
         count = math.ceil(pending / math.ceil(pending / CHUNK))
-        wants_all = request.params.prompt_logprobs is not None
+        wants_all = request.params.prompt_logprobs is not None or self._drafter.wants_prompt_topk
         if count < pending:
             plan.prefill.append(self._spec(slot, count, outputs=count if wants_all else 0))
         else:
@@ -88,7 +91,7 @@ class PhasePlanner:
 
     def _draft(self, plan: StepPlan, view: RowView, room: list[int]) -> None:
         planned = self._drafter.plan(view, room)
-        check_planned(self._drafter.name, planned, room, self._vocab)
+        check_planned(self._drafter, planned, Asked(room, self._rows.max_draft, self._vocab))
         if isinstance(planned, Draft):
             self._fill(view, planned)
         else:
@@ -97,25 +100,39 @@ class PhasePlanner:
             plan.draft += planned
 
     def _fill(self, view: RowView, draft: Draft) -> None:
-        """Puts whole drafts into the rows, then cuts them to what is worth verifying."""
-        tokens, confidence = draft.tokens.tolist(), draft.confidence.tolist()
-        for row, slot in enumerate(view.slots):
-            for node in range(draft.offsets[row], draft.offsets[row + 1]):
-                self._rows.add_draft(slot, tokens[node], confidence[node], math.nan)
+        """Puts whole drafts into the rows, then cuts them to what is worth verifying (and, of trees, has a place)."""
+        for slot, (start, end) in zip(view.slots, pairwise(draft.offsets), strict=True):
+            if end > start:
+                nodes = slice(start, end)
+                facts = (draft.tokens, draft.parents, draft.confidence, draft.source)
+                self._rows.put_draft(slot, *(fact[nodes] for fact in facts))
         for slot, keep in zip(view.slots, self._pacer.trim(view), strict=True):
-            self._rows.draft_len[slot] = keep
+            self._rows.draft_len[slot] = min(keep, self._places(slot)) if slot in self._rows.branching else keep
+
+    def _places(self, slot: int) -> int:
+        """Takes pages for the nodes of a row's tree; returns how many of them have a place.
+
+        A tree has more nodes than the row can still commit tokens: those beyond the pages promised to it only get
+        what is promised to nobody.
+        """
+        sequence, begin = self._rows.sequence(slot), int(self._rows.committed_len[slot])
+        pool, drafted = sequence.pool, int(self._rows.draft_len[slot])
+        own = max(sequence.capacity, pool.pages_for(int(self._rows.limit[slot])) * pool.page_size)
+        places = min(drafted, own + max(0, pool.spare_pages) * pool.page_size - begin)
+        sequence.reserve(begin + places)
+        return places
 
     def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
         drafted = int(self._rows.draft_len[slot])
         learn = learn or drafted > 0
         importance = min(drafted + 1, self._drafter.importance + drafted) if learn and self._drafter.importance else 0
         self.halted.discard(slot)
-        plan.full.append(self._spec(slot, drafted + 1, drafted + 1, importance))
+        plan.full.append(self._spec(slot, drafted + 1, drafted + 1, importance, self._rows.tree(slot)))
 
-    def _spec(self, slot: int, count: int, outputs: int, importance: int = 0) -> RowSpec:
+    def _spec(self, slot: int, count: int, outputs: int, importance: int = 0, parents: Tensor | None = None) -> RowSpec:
         sequence, start = self._rows.sequence(slot), int(self._rows.verified_len[slot])
         sequence.reserve(start + count)
-        return RowSpec(slot, sequence, start, count, outputs=outputs, importance=importance)
+        return RowSpec(slot, sequence, start, count, parents=parents, outputs=outputs, importance=importance)
 
     def _room(self, slot: int) -> int:
         """Draft tokens that could still be of use: the target adds one of its own."""

@@ -65,14 +65,15 @@ class DraftBook:
         return list(broken)
 
     def draft(self, slots: list[int]) -> Draft:
-        """The rows' chains as one draft, with their laws where they are kept."""
+        """The rows' drafts as one, with their laws where they are kept."""
         tokens = [draft_tokens(self._rows, slot) for slot in slots]
         laws = [law for slot in slots for law in self._laws.pop(slot, [])]
-        confidence = [self._rows.draft_confidence[slot, : len(row)] for slot, row in zip(slots, tokens, strict=True)]
+        pairs = list(zip(slots, tokens, strict=True))
+        confidence = [self._rows.draft_confidence[slot, : len(row)] for slot, row in pairs]
         flat = torch.tensor([token for row in tokens for token in row], dtype=torch.int64)
         return Draft(
             tokens=flat,
-            parents=torch.tensor([index - 1 for row in tokens for index in range(len(row))], dtype=torch.int64),
+            parents=torch.cat([self._rows.draft_parents[slot, : len(row)] for slot, row in pairs]),
             offsets=tuple(accumulate((len(row) for row in tokens), initial=0)),
             confidence=torch.cat(confidence),
             source=torch.zeros(len(flat), dtype=torch.uint8),
@@ -115,7 +116,7 @@ def _visited(offsets: Sequence[int], paths: list[list[int]]) -> Tensor:
 
 
 def draft_tokens(rows: Rows, slot: int) -> list[int]:
-    """The draft of a row."""
+    """The draft of a row, node after node."""
     begin = int(rows.committed_len[slot])
     tokens: list[int] = rows.tokens[slot, begin : begin + int(rows.draft_len[slot])].tolist()
     return tokens

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import torch
 from torch import Tensor
 
 from glimpse.attention import RowSpec
+from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Outcome
+from glimpse.drafting.drafter import Outcome, PromptReader
 from glimpse.engine.commit import Commit
+from glimpse.engine.draft_check import tree_depth
 from glimpse.engine.forward import ForwardResult
 from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.sampling_step import DraftBook, Verified, verify
+from glimpse.engine.successors import successors_of
 from glimpse.errors import GlimpseError
 
 
@@ -40,20 +46,28 @@ class Settler:
         for spec, own in zip(plan.prefill, result.logits, strict=False):
             record_prompt_logprobs(self._running[spec.slot], spec.start, own)
             self._parts.rows.verified_len[spec.slot] = spec.stop
+        if self._parts.drafter.wants_prompt_topk and plan.prefill:
+            reader = cast(PromptReader, self._parts.drafter)
+            for spec, read in zip(
+                plan.prefill, successors_of(self._parts.rows, plan.prefill, result.logits), strict=True
+            ):
+                reader.recycle(spec.slot, read)
         self.stuck = []
         if not plan.full:
             return []
         logits, importance = result.logits[plan.bounds[1] :], result.importance[plan.bounds[1] :]
         verified, judged = self._judge(plan.full, logits)
         progress, outcomes = [], []
+        wanted = self._parts.drafter.wants_successors
+        successors = successors_of(self._parts.rows, plan.full, logits) if wanted else None
         for index, spec in enumerate(plan.full):
             request = self._running[spec.slot]
             if spec.slot in verified.broken:
                 progress += self._give_up(request, spec.slot, f"step {step}: {verified.broken[spec.slot]}")
                 continue
-            made, outcome = _cut(request, spec.slot, verified, index, judged[index], importance[index])
+            made, outcome = _cut(request, spec, verified, index, judged[index], importance[index])
             progress.append(made)
-            outcomes.append(outcome)
+            outcomes.append(replace(outcome, successors=successors[index]) if successors else outcome)
         self._learn(outcomes)
         return progress
 
@@ -64,7 +78,7 @@ class Settler:
         """
         rows = self._parts.rows
         if int(rows.draft_len[slot]):
-            rows.draft_len[slot] = 0
+            rows.drop_draft(slot)
             self.stuck.append(slot)
             return []
         request.error = GlimpseError(reason)
@@ -91,28 +105,39 @@ class Settler:
         view = RowView(parts.rows, tuple(outcome.slot for outcome in outcomes))
         parts.pacer.observe(view, outcomes)
         for outcome in outcomes:
-            verified = int(parts.rows.committed_len[outcome.slot]) + outcome.accepted
+            committed, sequence = int(parts.rows.committed_len[outcome.slot]), parts.rows.sequence(outcome.slot)
+            verified = committed + outcome.accepted
+            if outcome.path is not None:
+                keep_path(sequence, committed, outcome.path)
             parts.rows.commit(outcome.slot, outcome.tokens, verified)
-            parts.rows.sequence(outcome.slot).truncate(verified)
+            sequence.truncate(verified)
             parts.sampler.commit(outcome.slot, outcome.tokens)
         parts.drafter.absorb(view, outcomes)
 
 
 def _cut(
-    request: Request, slot: int, verified: Verified, index: int, logits: Tensor, importance: Tensor | None
+    request: Request, spec: RowSpec, verified: Verified, index: int, logits: Tensor, importance: Tensor | None
 ) -> tuple[Progress, Outcome]:
     """Commits one row: the committer decides what is kept, and all else is cut to it."""
     tokens, path = verified.tokens[index], verified.paths[index]
     drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
-    commit, accepted = keep_tokens(request, tokens, drafted, len(path))
+    depth = drafted if spec.parents is None else tree_depth(spec.parents.tolist())
+    commit, accepted = keep_tokens(request, tokens, drafted, len(path), depth)
     kept = list(commit.token_ids)
     record_logprobs(request, logits, [0, *[node + 1 for node in path]], kept)
-    outcome = Outcome(slot, drafted, accepted, kept, _kept_importance(importance, drafted - accepted))
+    if spec.parents is None:
+        outcome = Outcome(spec.slot, drafted, accepted, kept, _kept_importance(importance, drafted - accepted))
+    else:
+        weights = _path_importance(importance, spec, path[:accepted])
+        outcome = Outcome(spec.slot, drafted, accepted, kept, weights, path[:accepted])
     return Progress(request, commit, accepted), outcome
 
 
-def keep_tokens(request: Request, tokens: list[int], drafted: int, accepted: int) -> tuple[Commit, int]:
-    """Commits what the committer keeps of a row's tokens, of which the first `accepted` of `drafted` were drafts.
+def keep_tokens(
+    request: Request, tokens: list[int], drafted: int, accepted: int, depth: int | None = None
+) -> tuple[Commit, int]:
+    """Commits what the committer keeps of a row's tokens, of which the first `accepted` were drafts, of `drafted` nodes
+    `depth` tokens deep (None: a chain).
 
     Counts the round; returns the commit, and how many accepted drafts are in it.
     """
@@ -120,7 +145,7 @@ def keep_tokens(request: Request, tokens: list[int], drafted: int, accepted: int
     commit = request.committer.commit(tokens)
     kept = min(accepted, len(commit.token_ids))
     if drafted or not first:
-        request.speculation.record(drafted, kept)
+        request.speculation.record(drafted, kept, depth)
     request.clock.mark_tokens()
     return commit, kept
 
@@ -130,3 +155,15 @@ def _kept_importance(weights: Tensor | None, rejected: int) -> Tensor | None:
     if weights is None:
         return None
     return weights[:, :, : weights.shape[2] - rejected, : weights.shape[3] - rejected]
+
+
+def _path_importance(weights: Tensor | None, spec: RowSpec, path: list[int]) -> Tensor | None:
+    """The weights of the last committed token and of a tree's accepted nodes, over the positions that stay.
+
+    Positions are those that the keys and values will have been moved to.
+    """
+    if weights is None:
+        return None
+    own = torch.tensor([0, *[node + 1 for node in path]], device=weights.device)
+    queries = weights[:, :, own]
+    return torch.cat([queries[..., : spec.start], queries[..., spec.start + own]], -1)

@@ -10,5 +10,6 @@ PACERS = Registry(
         "fleet": "glimpse.pacing.fleet:FleetPacer",
         "synchronised": "glimpse.pacing.synchronised:SynchronisedPacer",
         "feedback": "glimpse.pacing.feedback:FeedbackPacer",
+        "marginal": "glimpse.pacing.marginal:MarginalPacer",
     },
 )

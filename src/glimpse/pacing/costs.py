@@ -127,6 +127,11 @@ class StepCosts:
         kind = self._kinds.get(load.kind)
         return len(kind.seconds) if kind else 0
 
+    def measured(self, load: StepLoad) -> float | None:
+        """The median seconds of the last steps of this load's kind; None where none ran."""
+        kind = self._kinds.get(load.kind)
+        return median(kind.seconds) if kind else None
+
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""
         return float(load.features() @ self.coefficients)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import weakref
 
-import numpy as np
 import pytest
-from tests.drafting.histories import rows_of
+import torch
+from tests.drafting.histories import POOL, rows_of
 
-from glimpse.drafting.drafter import Drafter, Outcome
-from glimpse.drafting.racer.drafter import RacerDrafter
+from glimpse.cache.recall import RecallBudget
+from glimpse.drafting.drafter import DraftContext, Drafter, Outcome, Successors
+from glimpse.drafting.racer.drafter import RacerDrafter, RacerSuffixDrafter
 from glimpse.drafting.racer.successors import WIDTH
 from glimpse.drafting.tree import Source
 from glimpse.errors import ArgumentError
@@ -22,16 +23,36 @@ def admitted(*texts, **options):
     return drafter, view
 
 
+def after(token, *successors):
+    top = torch.tensor([[*successors, *range(900, 900 + WIDTH - len(successors))]])
+    chances = torch.tensor([[0.5**rank for rank in range(1, WIDTH + 1)]])
+    return Successors(torch.tensor([token]), top, chances)
+
+
 def learn(drafter, slot, token, *successors):
-    top = np.array([[*successors, *range(900, 900 + WIDTH - len(successors))]])
-    chances = np.array([[0.5**rank for rank in range(1, WIDTH + 1)]], np.float32)
-    drafter.recycle(slot, np.array([token]), top, chances)
+    drafter.recycle(slot, after(token, *successors))
 
 
-def test_it_is_a_drafter():
-    drafter: Drafter = RacerDrafter.build(None)
-    assert (drafter.gives_tree, drafter.wants_prompt_topk, drafter.lossless) == (True, True, True)
+@pytest.mark.parametrize("kind", [RacerDrafter, RacerSuffixDrafter])
+def test_it_is_a_drafter(kind):
+    drafter: Drafter = kind.build(DraftContext(POOL, RecallBudget(), nodes=12))
+    assert (drafter.gives_tree, drafter.wants_successors, drafter.lossless) == (True, True, True)
+    assert not drafter.wants_prompt_topk, "on a CPU prompts are not worth their logits"
+    assert (drafter.budget, drafter.suffix) == (12, kind is RacerSuffixDrafter)
     assert drafter.ready(rows_of([1], [2])) == [True, True]
+
+
+def test_outcomes_bring_the_logits_of_every_node():
+    drafter, view = admitted([1, 2, 3])
+    drafter.absorb(view, [Outcome(0, 1, 0, [7], successors=after(7, 8, 9))])
+    assert drafter.plan(view, [1]).tokens.tolist()[:2] == [8, 9]
+    assert set(drafter.plan(view, [1]).source.tolist()) == {Source.LOGITS}
+
+
+def test_a_small_vocabulary_has_fewer_successors():
+    drafter, view = admitted([1, 2])
+    drafter.recycle(0, Successors(torch.tensor([2]), torch.tensor([[0, 1, 2]]), torch.tensor([[0.5, 0.3, 0.2]])))
+    assert drafter.plan(view, [1]).tokens.tolist() == [0, 1, 2]
 
 
 def test_retrieved_and_recycled_in_one_tree():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.drafting.histories import rows_of
+from tests.drafting.histories import POOL, rows_of
 
-from glimpse.drafting.drafter import Drafter, Outcome
+from glimpse.cache.recall import RecallBudget
+from glimpse.drafting.drafter import DraftContext, Drafter, Outcome
 from glimpse.drafting.lookup import PRIOR
 from glimpse.drafting.suffix.drafter import SuffixDrafter
 from glimpse.drafting.suffix.store import SuffixStore
@@ -28,7 +29,8 @@ def commit(drafter, view, tokens):
 
 
 def test_it_is_a_drafter():
-    drafter: Drafter = SuffixDrafter.build(None)
+    drafter: Drafter = SuffixDrafter.build(DraftContext(POOL, RecallBudget(), nodes=12))
+    assert drafter.budget == 12
     assert drafter.ready(rows_of([1])) == [True]
     assert drafter.store is None, "off by default"
 

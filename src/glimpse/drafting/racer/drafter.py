@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
@@ -63,7 +63,9 @@ class RacerDrafter:
     needs_forward = False
     gives_tree = True
     has_law = False
-    wants_prompt_topk = True
+    wants_successors = True
+    wants_prompt_topk = False
+    """On a GPU `build` says True."""
     lossless = True
     importance = 0
 
@@ -76,12 +78,17 @@ class RacerDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> RacerDrafter:
-        """With the paper's 64 nodes. Compiles the loops (some seconds) where they are not kept from an earlier use."""
-        rehearsal = RacerSource()
+        """With the nodes asked for. Compiles the loops (some seconds) where they are not kept from an earlier use.
+
+        Prompts are worth their logits on a GPU only; on a CPU the head costs more than it brings (`docs/retrieval.md`).
+        """
+        drafter = cls(max(1, context.nodes))
+        drafter.wants_prompt_topk = context.pool.device.type != "cpu"
+        rehearsal = RacerSource(drafter.suffix)
         rehearsal.read([0, 0])
         rehearsal.recycle(np.zeros(1, np.int64), np.ones((1, WIDTH), np.int64), np.ones((1, WIDTH), np.float32))
         rehearsal.propose(1, 1)
-        return cls()
+        return drafter
 
     def admit(self, rows: RowView) -> None:
         """Reads the prompts."""
@@ -98,18 +105,16 @@ class RacerDrafter:
         pairs = zip(rows.slots, room, strict=True)
         return draft_of([self._sources[slot].propose(self.budget, depth) for slot, depth in pairs])
 
-    def recycle(
-        self, slot: int, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]
-    ) -> None:
-        """The top-8 logits of a row's prompt positions, or of its verified nodes, rejected ones included.
-
-        `tokens` [n] are what was fed in, `successors` and `chances` [n, 8] what the target thinks comes next.
-        """
-        self._sources[slot].recycle(tokens, successors, chances)
+    def recycle(self, slot: int, successors: Successors) -> None:
+        """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""
+        facts = (part.numpy() for part in (successors.tokens, successors.likeliest, successors.chances))
+        self._sources[slot].recycle(*facts)
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
-        """Reads the committed tokens."""
+        """Reads the committed tokens, and copies the logits of what was verified."""
         for outcome in outcomes:
+            if outcome.successors is not None:
+                self.recycle(outcome.slot, outcome.successors)
             self._sources[outcome.slot].learn(outcome.tokens)
             self._sources[outcome.slot].read(outcome.tokens)
 
@@ -117,3 +122,13 @@ class RacerDrafter:
         """Frees everything kept for the rows."""
         for slot in rows.slots:
             self._sources.pop(slot, None)
+
+
+class RacerSuffixDrafter(RacerDrafter):
+    """RACER with suffix matches beyond its n-grams, which come first in the tree."""
+
+    name = "racer+suffix"
+
+    def __init__(self, budget: int = 64) -> None:
+        """As `RacerDrafter`."""
+        super().__init__(budget, suffix=True)

@@ -21,13 +21,16 @@ class SuccessorTable:
     def write(self, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]) -> None:
         """Replaces the successors of `tokens` [n] by `successors` [n, 8], likeliest first, with their probabilities.
 
+        A vocabulary of fewer ids has fewer columns.
+
         Of a token that stands there twice the later one is kept. Every verified node is to be written, the rejected
         ones included: their logits are as good (RACER, section 3; Token Recycling, arXiv 2408.08696).
         """
         if len(tokens) == 0:
             return
         self._reserve(int(tokens.max()) + 1)
-        self.tokens[tokens], self.chances[tokens] = successors, chances
+        width = successors.shape[1]
+        self.tokens[tokens, :width], self.chances[tokens, :width] = successors, chances
 
     def _reserve(self, ids: int) -> None:
         if ids <= len(self.tokens):

@@ -21,6 +21,7 @@ class SuffixDrafter:
     needs_forward = False
     gives_tree = True
     has_law = False
+    wants_successors = False
     wants_prompt_topk = False
     lossless = True
     importance = 0
@@ -34,11 +35,11 @@ class SuffixDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> SuffixDrafter:
-        """With the defaults, without a store. Compiles the loops where they are not kept from an earlier use."""
+        """With the nodes asked for, without a store. Compiles the loops where they are not kept from an earlier use."""
         rehearsal = SuffixSource()
         rehearsal.read([0, 0])
         rehearsal.propose(1, 1)
-        return cls()
+        return cls(max(1, context.nodes))
 
     def admit(self, rows: RowView) -> None:
         """Indexes the prompts."""

@@ -1,0 +1,148 @@
+"""Drafts as large as they pay: each node is kept while its expected gain beats the marginal price of verifying it.
+
+The marginal criterion of LibraSpec (drafted blocks), for every node of a tree and over the batch: of all rows' nodes
+those are kept that together make
+
+    (rows + sum of P(the text runs through node)) / (seconds of the plain step + sum of each node's seconds)
+
+greatest. The nodes that do are a prefix of all, ordered by probability over price, so one sort finds them. A child
+is less probable than its parent and costs as much, so what is kept is closed: no node without its parent. One wide tree
+in an empty batch, small ones where rows share a step whose every token costs, none in a full one.
+
+Which nodes are kept may depend on what they are: exact for deterministic drafts, whose verification reads the target's
+law and noise alone (`coupled`, `matched`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from glimpse.cache.rows import Rows, RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.errors import ArgumentError
+from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust, Yield
+
+PLAIN_FIRST = 2
+"""Plain steps of a kind that are run before the first draft; they write text like any other."""
+
+
+@dataclass(slots=True)
+class _RowState:
+    trust: Trust = field(default_factory=Trust)
+    kept: Yield = field(default_factory=Yield)
+    proposal: Proposal | None = None
+    expected: float = 0.0
+    """Nodes of those kept that should be accepted, before the yield is looked at."""
+
+
+class MarginalPacer:
+    """Takes whole drafts, prices their nodes, and keeps those that pay."""
+
+    name = "marginal"
+    DEFAULT_MOST = 64
+
+    def __init__(self, context: PaceContext) -> None:
+        """Raises ArgumentError for a drafter that needs a forward for every token."""
+        if context.can_draft and not context.drafts_at_once:
+            raise ArgumentError(
+                "pacer 'marginal' prices drafts that are there at once, and this drafter makes a token a forward; "
+                "use 'entropy' or 'fixed'"
+            )
+        asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
+        self.most = asked if context.can_draft else 0
+        self._costs: StepCosts = context.costs
+        self._plain, self._decoding = StepLoad(), 0
+        self._states: dict[int, _RowState] = {}
+
+    @classmethod
+    def build(cls, context: PaceContext) -> MarginalPacer:
+        """With the most nodes asked for."""
+        return cls(context)
+
+    def admit(self, rows: RowView) -> None:
+        """Every request's drafts are trusted as the drafter says, at first."""
+        for slot in rows.slots:
+            self._states[slot] = _RowState()
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """Everyone drafts, which costs next to nothing; `trim` decides."""
+        lengths = rows.column(rows.rows.committed_len)
+        self._decoding = len(rows)
+        self._plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
+        most = [min(self.most, left) for left in room]
+        return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
+
+    def trim(self, rows: RowView) -> list[int]:
+        """Moves the nodes worth verifying to the front of each row's draft; how many they are."""
+        gains = [self._gains(rows, slot) for slot in rows.slots]
+        if self._costs.seen(self._plain) < PLAIN_FIRST:
+            return [0] * len(rows)
+        prices = [self._price(length) for length in rows.column(rows.rows.committed_len)]
+        start = self._costs.seconds(self._plain)
+        # The second token of a step may cost more than the next ones, which no line through all steps shows.
+        plain = min(start, self._costs.measured(self._plain) or start)
+        worth = worthwhile(gains, prices, self._decoding, (start, plain))
+        for slot, gain, kept in zip(rows.slots, gains, worth, strict=True):
+            state = self._states[slot]
+            state.expected = float(gain[kept].sum()) / state.kept.ratio
+            if slot in rows.rows.branching:
+                self._keep(rows.rows, slot, kept)
+        return [len(kept) for kept in worth]
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Judges what was proposed by what was committed."""
+        for outcome in outcomes:
+            state = self._states[outcome.slot]
+            if state.proposal is not None:
+                state.trust.learn(state.proposal, outcome.tokens)
+            state.kept.learn(state.expected, outcome.accepted)
+            state.proposal, state.expected = None, 0.0
+
+    def retire(self, rows: RowView) -> None:
+        """Drops what was learned."""
+        for slot in rows.slots:
+            self._states.pop(slot, None)
+
+    def _gains(self, rows: RowView, slot: int) -> Floats:
+        """[n]: P(the text runs through each node)."""
+        state = self._states[slot]
+        state.proposal = proposal = Proposal.of(rows, slot)
+        return proposal.along(state.trust.chances(proposal)) * state.kept.ratio
+
+    def _price(self, length: int) -> float:
+        """Seconds that one more token of a row of `length` adds to a step."""
+        return self._costs.seconds(StepLoad(full_tokens=1, full_kv=1, pairs=length)) - self._costs.seconds(StepLoad())
+
+    def _keep(self, rows: Rows, slot: int, kept: Ints) -> None:
+        """Replaces the row's tree by some of its nodes, in this order: each after its parent."""
+        proposal = self._states[slot].proposal
+        if proposal is None:
+            raise AssertionError(f"row {slot} was not looked at")
+        place = np.full(len(proposal.parents) + 1, -1, np.int64)  # the last entry is the root's
+        place[kept] = np.arange(len(kept))
+        facts = (proposal.tokens[kept], place[proposal.parents[kept]], proposal.said[kept], proposal.source[kept])
+        tokens, parents, said, source = map(torch.from_numpy, facts)
+        rows.drop_draft(slot)
+        rows.put_draft(slot, tokens, parents, said.float(), source.to(torch.uint8))
+
+
+def worthwhile(gains: Sequence[Floats], prices: Sequence[float], rows: int, seconds: tuple[float, float]) -> list[Ints]:
+    """The nodes of each row that are worth verifying, likeliest first.
+
+    `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a step of
+    `rows` rows, whose `seconds` are those that nodes are added to and those of a step with no draft at all.
+    """
+    counts = [len(row) for row in gains]
+    gain, price = np.concatenate(gains), np.repeat(np.maximum(prices, 1e-12), counts)
+    order = np.argsort(-gain / price, kind="stable")
+    rates = (rows + np.cumsum(gain[order])) / (seconds[0] + np.cumsum(price[order]))
+    best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds[1] else 0
+    owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
+    kept = order[:best]
+    return [node[kept[owner[kept] == row]] for row in range(len(counts))]
