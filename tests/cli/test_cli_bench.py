@@ -101,7 +101,10 @@ def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
         ("decode 8000x1 --batch 2", "name cells, or a grid by --context and --batch, not both"),
         ("decode --batch many", "--batch 'many': 'many' is not a whole number"),
         ("decode --temperature -1", "--temperature -1: give 0 (greedy) or more"),
-        ("decode --drafter nobody", "drafters: unknown name 'nobody'; known: lookup, none, racer, racer+suffix, refresh, sparse, suffix"),
+        (
+            "decode --drafter nobody",
+            "drafters: unknown name 'nobody'; known: lookup, none, racer, racer+suffix, refresh",
+        ),
         ("decode -m nowhere 8000x1", "no such model: nowhere"),
         ("decode --threads 0", "threads must be a whole number >= 1"),
         ("decode --threads 100000", "threads must be a whole number >= 1"),
