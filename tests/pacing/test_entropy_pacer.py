@@ -222,3 +222,12 @@ def test_a_rate_of_one_or_none_stays_finite():
             state.learn(1.0, survived)
         assert 0 < state.survival < 1
         assert math.isfinite(float(chances_of(state, [1.0])[0]))
+
+
+@pytest.mark.parametrize(("draft", "tries"), [(0.9, True), (1.5, False)])
+def test_a_trial_is_made_only_where_certain_drafts_would_pay(draft, tries):
+    made = pacer(draft, extra=0.02)
+    view = row(made=made)
+    state = made._states[0]
+    state.survival, state.probe.due = 0.1, True
+    assert (action(made, view) is Action.DRAFT) == tries

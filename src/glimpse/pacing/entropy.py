@@ -28,7 +28,8 @@ from glimpse.pacing.rounds import RoundPrices, confidences
 
 DECAY = 0.95
 """Weight of the past in every moving average, per verified token."""
-START_SURVIVAL = 0.85
+START_SURVIVAL, SUREST = 0.85, 0.995
+"""P(accepted) at first, and the most that is ever believed."""
 START_ACCEPTED, START_REJECTED = 0.6, 1.8
 """Start values: entropies in nats of accepted and rejected drafts. Some twenty verified tokens leave them behind."""
 
@@ -49,7 +50,7 @@ class _RowState:
     def learn(self, entropy: float, survived: bool) -> None:
         """Counts one verified token."""
         self.evidence = _average(self.evidence, abs(entropy - self.rejected) - abs(entropy - self.accepted))
-        self.survival = min(max(_average(self.survival, float(survived)), 0.02), 0.995)
+        self.survival = min(max(_average(self.survival, float(survived)), 0.02), SUREST)
         if survived:
             self.accepted = _average(self.accepted, entropy)
         else:
@@ -128,12 +129,19 @@ class EntropyPacer:
         rates = self._prices.rates(rows, np.where(columns < (have + left)[:, None], chances, 0.0), drafting=True)
         now = np.take_along_axis(rates, have[:, None], 1)[:, 0]
         later = np.where(np.arange(rates.shape[1]) > have[:, None], rates, -np.inf).max(1)
-        probing = np.array([self._states[slot].probe.due for slot in rows.slots])
-        drafts = (left > 0) & ((later > now) | ((have == 0) & probing))
+        drafts = (left > 0) & ((later > now) | ((have == 0) & self._worth_trying(rows, len(columns))))
         return [
             Action.DRAFT if more else Action.VERIFY if some else Action.PLAIN
             for more, some in zip(drafts.tolist(), have.tolist(), strict=True)
         ]
+
+    def _worth_trying(self, rows: RowView, most: int) -> np.ndarray:
+        """[R] bool: rows whose trial is due, and would pay if nearly all of a draft were accepted."""
+        due = np.array([self._states[slot].probe.due for slot in rows.slots])
+        if not due.any():
+            return due
+        rates = self._prices.rates(rows, np.full((len(due), most), SUREST), drafting=True)
+        return np.asarray(due & (rates.max(1) > rates[:, 0]))
 
     def _chances(self, rows: RowView, have: np.ndarray, count: int) -> np.ndarray:
         """[R, count]: P(accepted, given that all before it were) of each draft token, there or still to come."""
