@@ -13,7 +13,7 @@ from glimpse.bench.runner import add_options
 from glimpse.errors import GlimpseError
 
 ROOT = Path(__file__).resolve().parents[1]
-SUITES = ("cpu_speed", "laws", "end_to_end", "pacer", "sparse_acceptance", "equality")
+SUITES = ("cpu_speed", "laws", "end_to_end", "pacer", "sparse_acceptance", "refresh", "fleet", "equality")
 
 
 def finished(folder: Path) -> set[str]:

@@ -54,7 +54,7 @@ class HostDrafter:
     def admit(self, rows: RowView) -> None:
         for slot in rows.slots:
             assert slot not in self.admitted
-            self.admitted[slot] = len(rows.history(slot))
+            self.admitted[slot] = int(rows.rows.prompt_len[slot])
 
     def ready(self, rows: RowView) -> list[bool]:
         return [True] * len(rows)
@@ -106,7 +106,7 @@ class Oracle(HostDrafter):
     def admit(self, rows: RowView) -> None:
         super().admit(rows)
         for slot in rows.slots:
-            self._follows[slot] = self._outputs[tuple(rows.history(slot).tolist())]
+            self._follows[slot] = self._outputs[tuple(rows.history(slot)[: self.admitted[slot]].tolist())]
 
     def proposal(self, rows: RowView, slot: int, room: int) -> list[int]:
         begin = len(rows.history(slot)) - self.admitted[slot]

@@ -6,9 +6,11 @@ import itertools
 from dataclasses import replace
 
 import pytest
+import torch
 
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
+from glimpse.outputs import BrokenOff
 from glimpse.sampling import SamplingParams
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
@@ -275,3 +277,39 @@ def test_compare_reads_the_prompt_once_and_hears_the_first_run(llm):
     assert "".join(chunk.text for chunk in heard) == result.speculative.text
     assert result.baseline.speculation.drafted == 0 < result.speculative.speculation.drafted
     assert result.predicted_speedup > 0
+
+
+def test_what_a_stream_has_written_is_there_when_it_is_closed(llm):
+    """Ctrl-C keeps the text so far with its seed, its counts and its times."""
+    right = llm.generate(IDS, replace(GREEDY, seed=3))[0]
+    stream = llm.stream(IDS, replace(GREEDY, seed=3))
+    assert (stream.output.token_ids, stream.output.finish_reason) == ((), "abort")
+    chunks = [next(stream), next(stream)]
+    stream.close()
+    written, read = stream.output, [token for chunk in chunks for token in chunk.token_ids]
+    assert (written.finish_reason, written.settings["seed"]) == ("abort", 3)
+    assert list(written.token_ids[: len(read)]) == read
+    assert right.token_ids[: len(written.token_ids)] == written.token_ids
+    assert written.usage.completion_tokens == len(written.token_ids)
+    assert written.timing.prefill_s > 0
+
+
+def test_outputs_that_ended_are_kept_where_another_broke_off(llm):
+    """One token's embedding is not a number; it stands in one of three prompts."""
+    weight, right = llm.loaded.checkpoint.decoder.embedding.weight, llm.generate([IDS, IDS[:9]], GREEDY)
+    spoiled = next(token for token in range(3, 300) if not any(token in (*IDS, *out.token_ids) for out in right))
+    kept = weight[spoiled].clone()
+    try:
+        with torch.inference_mode():
+            weight[spoiled] = torch.nan
+        with pytest.raises(BrokenOff, match=r"1 of 3 texts broke off: .* not finite") as caught:
+            llm.generate([IDS, [spoiled, 50], IDS[:9]], GREEDY)
+        with pytest.raises(GlimpseError, match=r"^the model's logits|^step") as alone:
+            llm.generate([spoiled, 50], GREEDY)
+    finally:
+        with torch.inference_mode():
+            weight[spoiled] = kept
+    assert not isinstance(alone.value, BrokenOff)
+    first, second, third = caught.value.outputs
+    assert second is None
+    assert (first.token_ids, third.token_ids) == (right[0].token_ids, right[1].token_ids)

@@ -72,15 +72,16 @@ def test_a_pin_dropped_while_a_row_reads_it(tiny_folder):
     assert tuple(tokens) == right
 
 
-def test_an_interrupted_pin_keeps_nothing(tiny_folder, monkeypatch):
+@pytest.mark.parametrize("reuse", [True, False])
+def test_an_interrupted_pin_keeps_nothing(tiny_folder, monkeypatch, reuse):
     """What was half read must not be taken for a prefix."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("glimpse.engine.phases.CHUNK", 32)
-    llm = small(tiny_folder)
-    right = llm.generate(IDS, GREEDY)[0].token_ids
+    llm = small(tiny_folder).variant(prefix_reuse=reuse)
+    right = llm.variant(prefix_reuse=False).generate(IDS, GREEDY)[0].token_ids
     llm._progress = interrupt
     with pytest.raises(KeyboardInterrupt), llm.pinned(IDS):
         pass

@@ -1,31 +1,64 @@
-"""Plain against speculative: what bytes predict, and how close a divergence was."""
+"""Plain against speculative: what the prices of steps predict, and how close a divergence was."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 from glimpse.engine.judge import margin
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Request
-from glimpse.outputs import GenerationOutput, first_difference
+from glimpse.outputs import Comparison, GenerationOutput, first_difference
+from glimpse.pacing.costs import StepLoad
+
+
+def comparison(parts: Parts, outputs: Sequence[GenerationOutput], margin: float | None) -> Comparison:
+    """Of outputs in turn speculative (by these `parts`) and plain; the speedup is the median of the pairs' ratios."""
+    speeds = [output.timing.tokens_per_s for output in outputs]
+    rates = [fast / slow for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
+    return Comparison(
+        baseline=outputs[1],
+        speculative=outputs[0],
+        speedup=median(rates) if rates else None,
+        predicted_speedup=predicted_speedup(parts, outputs[0]),
+        margin=margin,
+    )
 
 
 def predicted_speedup(parts: Parts, output: GenerationOutput) -> float | None:
-    """Speedup over plain decoding if a step cost what its bytes cost, with the acceptance that was measured.
+    """Speedup over plain decoding by the price of each step (`parts.costs`), with the drafts that were accepted.
 
-    A draft step costs c = (W + rho K) / (W + K) of a plain step, a verification as much as a plain one; W are the bytes
-    of the weights, K those of the cache, rho the share of it that a draft reads. None without a step.
+    The prices are those that pacers decide by: bytes and arithmetic, calibrated or learned from the steps that ran. A
+    step of the middle of the output stands for all. None without a step.
     """
-    spec, dtype = parts.decoder.spec, parts.decoder.dtype
-    speculation = output.speculation
-    length = output.usage.prompt_tokens + output.usage.completion_tokens // 2
-    weights, cache = spec.step_weight_bytes(dtype), spec.kv_bytes_per_token(dtype) * length
-    share = parts.budget.positions(length) / length
-    draft = (weights + share * cache) / (weights + cache)
-    steps = speculation.rounds + speculation.plain_steps
-    tokens = steps + speculation.accepted
-    time = steps + draft * speculation.draft_steps
-    return tokens / time if steps else None
+    speculation, usage = output.speculation, output.usage
+    if not speculation.emitted:
+        return None
+    prices = _Prices(parts, usage.prompt_tokens + usage.completion_tokens // 2)
+    verified = sum(count * prices.verify(drafted) for drafted, count in speculation.draft_lengths.items())
+    plain = prices.verify(0)
+    spent = speculation.plain_steps * plain + speculation.draft_steps * prices.draft() + verified
+    return speculation.emitted * plain / spent
+
+
+class _Prices:
+    """Seconds of the steps of one row of some length."""
+
+    def __init__(self, parts: Parts, length: int) -> None:
+        self._costs, self._length = parts.costs, length
+        self._recalled = parts.budget.positions(length)
+        self._chooses = parts.drafter.needs_forward
+
+    def verify(self, drafted: int) -> float:
+        """A verification of `drafted` tokens; of none, a plain step."""
+        queries, read = drafted + 1, self._length + drafted
+        chosen = int(self._chooses and drafted > 0)
+        return self._costs.seconds(StepLoad(full_tokens=queries, full_kv=read, pairs=queries * read, rounds=chosen))
+
+    def draft(self) -> float:
+        """A draft step over the recall set."""
+        return self._costs.seconds(StepLoad(draft_tokens=1, draft_kv=self._recalled))
 
 
 def divergence_margin(

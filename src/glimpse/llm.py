@@ -9,12 +9,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 import torch
 
-from glimpse.compare import divergence_margin, predicted_speedup, with_prefill
+from glimpse.compare import comparison, divergence_margin, with_prefill
 from glimpse.engine.build import build_engine, check_names, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
@@ -28,7 +27,7 @@ from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_outp
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
-from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
+from glimpse.outputs import BrokenOff, Comparison, GenerationOutput, StreamChunk, TextStream
 from glimpse.sampling.noise import child_seed
 from glimpse.sampling.params import SamplingParams
 
@@ -45,8 +44,10 @@ class LLM:
 
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
     the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
-    `budget_floor` the least number of positions (256). `max_context` lowers the checkpoint's context limit,
-    `max_batch_size` is how many requests run at once. `seed` makes requests that set none repeatable.
+    `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer` are for
+    the drafter "refresh". `max_context` lowers the checkpoint's context limit, `max_batch_size` is how many requests
+    run at once; `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that
+    begin alike share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
     `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
     for a checkpoint that cannot be used.
     """
@@ -61,6 +62,10 @@ class LLM:
         draft_tokens: int | None = None,
         budget: float | None = None,
         budget_floor: int | None = None,
+        refresh_sets: str | None = None,
+        refresh_layer: int | None = None,
+        reserve: str = "full",
+        prefix_reuse: bool = True,
         dtype: str = "auto",
         device: str = "auto",
         max_context: int | None = None,
@@ -69,7 +74,10 @@ class LLM:
         seed: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        options = EngineOptions(drafter, pacer, acceptance, draft_tokens, budget, budget_floor)
+        options = EngineOptions(
+            drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, reserve,
+            prefix_reuse,
+        )  # fmt: skip
         check_names(options)
         refuse_unused(options)
         machine = MachineOptions(
@@ -138,6 +146,8 @@ class LLM:
             "draft_tokens": parts.pacer.most,
             "budget": parts.budget.share if parts.drafter.needs_forward else None,
             "budget_floor": parts.budget.floor if parts.drafter.needs_forward else None,
+            "reserve": self.options.reserve,
+            "prefix_reuse": self.options.prefix_reuse,
             "dtype": str(parts.decoder.dtype).removeprefix("torch."),
             "device": str(parts.decoder.device),
             "context_length": self.context_length,
@@ -145,6 +155,7 @@ class LLM:
             "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
+            **getattr(parts.drafter, "settings", {}),
             **self._engine.facts,
         }
 
@@ -153,15 +164,20 @@ class LLM:
     ) -> list[GenerationOutput]:
         """Outputs of all prompts, in order; `n` in a row for each. One SamplingParams for all, or one a prompt.
 
-        A prompt is text or token ids. Raises ArgumentError for a prompt that is empty or too long.
+        A prompt is text or token ids. Raises ArgumentError for a prompt that is empty or too long, BrokenOff, which
+        has the other outputs, where the model's numbers overflow for some of several.
         """
         requests = self._requests(prompts, params)
         self._run(requests)
+        errors = [request.error for request in requests if request.error]
+        if errors and len(errors) < len(requests):
+            raise BrokenOff([None if request.error else self._finish(request) for request in requests], errors[0])
         return [self._finish(request) for request in requests]
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[StreamChunk]:
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> TextStream:
         """Text as it is committed; the last chunk has the whole output. Closing the iterator cancels the request."""
-        return self._follow(prompt, single_output(params))
+        (request,) = self._requests([self._ids(prompt)], single_output(params))
+        return TextStream(self._stream(request), lambda: output_of(request, self.settings))
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
@@ -182,7 +198,6 @@ class LLM:
         """
         plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
         settled = self._settled(single_output(params))
-        speeds: list[float | None] = []
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()
         with self.pinned(prompt) as ids:
@@ -195,15 +210,7 @@ class LLM:
                         if chunk.output:
                             outputs.append(with_prefill(chunk.output, shared))
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
-        speeds = [output.timing.tokens_per_s for output in outputs]
-        rates = [(fast, slow) for fast, slow in zip(speeds[::2], speeds[1::2], strict=True) if fast and slow]
-        return Comparison(
-            baseline=outputs[1],
-            speculative=outputs[0],
-            speedup=median(fast / slow for fast, slow in rates) if rates else None,
-            predicted_speedup=predicted_speedup(self._engine.parts, outputs[0]),
-            margin=margin,
-        )
+        return comparison(self._engine.parts, outputs, margin)
 
     @contextmanager
     def pinned(self, prompt: Prompt) -> Iterator[list[int]]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from glimpse.errors import GlimpseError
 from glimpse.speculation import Speculation
 
 __all__ = [
+    "BrokenOff",
     "Comparison",
     "Divergence",
     "GenerationOutput",
     "Piece",
     "Speculation",
     "StreamChunk",
+    "TextStream",
     "Timing",
     "TokenLogprob",
     "Usage",
@@ -144,6 +147,35 @@ class StreamChunk:
     """One for each token; they join to `text`, but for what an abort let go last."""
     output: GenerationOutput | None = None
     """The whole, in the last chunk only."""
+
+
+class TextStream(Iterator[StreamChunk]):
+    """The chunks of one request, as they are committed. `close` cancels it; so does dropping it."""
+
+    def __init__(self, chunks: Generator[StreamChunk, None, None], so_far: Callable[[], GenerationOutput]) -> None:
+        self._chunks, self._so_far = chunks, so_far
+
+    def __next__(self) -> StreamChunk:
+        return next(self._chunks)
+
+    def close(self) -> None:
+        """Ends the request at what it has written."""
+        self._chunks.close()
+
+    @property
+    def output(self) -> GenerationOutput:
+        """What it has written so far; the finish reason is "abort" unless it has come to its end."""
+        return self._so_far()
+
+
+class BrokenOff(GlimpseError):
+    """Some of the outputs asked for together ended in an error; those that did not are kept here."""
+
+    def __init__(self, outputs: Sequence[GenerationOutput | None], reason: GlimpseError) -> None:
+        self.outputs = tuple(outputs)
+        """In the order asked for; None for one that broke off."""
+        broken = self.outputs.count(None)
+        super().__init__(f"{broken} of {len(self.outputs)} texts broke off: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

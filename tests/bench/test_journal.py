@@ -1,5 +1,7 @@
 """The journal of a run under way."""
 
+import pytest
+
 from glimpse.bench.journal import Journal
 
 
@@ -20,6 +22,15 @@ def test_a_half_written_line_is_dropped(tmp_path):
     assert list(again.cells) == ["one"]
     again.add("two", {"value": 2})
     assert list(Journal(path, header).cells) == ["one", "two"]
+
+
+@pytest.mark.parametrize("line", ["[]", "3", "null", '{"value": 2}', '{"cell": []}'])
+def test_a_line_of_another_form_is_dropped(tmp_path, line):
+    path = tmp_path / "run.jsonl"
+    Journal(path, {}).add("one", {})
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    assert list(Journal(path, {}).cells) == ["one"]
 
 
 def test_other_code_settings_or_wishes_start_anew(tmp_path):

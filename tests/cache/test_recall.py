@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from glimpse.cache.pool import CacheShape, PagePool
-from glimpse.cache.recall import ImportanceWindow, RecallBudget, recall, select
+from glimpse.cache.recall import PAGE, RECENT_PAGES, ImportanceWindow, RecallBudget, recall, select, select_pages
 from glimpse.cache.sequence import Sequence
 from glimpse.errors import ArgumentError
 
@@ -94,3 +94,22 @@ def test_recall_copies_what_the_pool_holds():
             slots = sequence.slots_of(positions[layer, head])
             assert torch.equal(found.keys[layer, head], pool.keys[layer, head, slots])
             assert torch.equal(found.values[layer, head], pool.values[layer, head, slots])
+
+
+def test_pages_are_whole_sorted_and_unique_at_every_length():
+    torch.manual_seed(0)
+    budget = RecallBudget(share=0.1, floor=192)
+    for length in (1, 15, 16, 17, 190, 192, 193, 300, 1000, 2500):
+        chosen = select_pages(torch.rand(length), budget)
+        assert (chosen.diff() > 0).all()
+        assert chosen[-1] == length - 1
+        pages = set((chosen // PAGE).tolist())
+        assert len(pages) == min(-(-length // PAGE), -(-budget.positions(length) // PAGE))
+        assert len(chosen) == sum(min(PAGE, length - page * PAGE) for page in pages)
+
+
+def test_pages_are_chosen_by_their_sum():
+    scores = torch.zeros(640)
+    scores[100], scores[200:208] = 1.0, 0.2
+    chosen = select_pages(scores, RecallBudget(share=0.01, floor=(RECENT_PAGES + 1) * PAGE))
+    assert chosen.tolist() == [*range(192, 208), *range(512, 640)]

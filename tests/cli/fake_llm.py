@@ -11,7 +11,7 @@ import sys
 import time
 from types import SimpleNamespace
 
-from glimpse.outputs import Comparison, GenerationOutput, Piece, StreamChunk, Timing, Usage
+from glimpse.outputs import Comparison, GenerationOutput, Piece, StreamChunk, TextStream, Timing, Usage
 from glimpse.speculation import Speculation
 
 WORDS = ("The", " cat", " sat", " on", " the", " mat", ".")
@@ -62,16 +62,24 @@ class FakeLLM:
             settings=self.settings,
         )  # fmt: skip
 
-    def stream(self, prompt, params=None, drafter=None):
+    def stream(self, prompt, params=None):
         self.prompts.append(prompt)
         self.params.append(params)
+        written = []
+
+        def so_far():
+            return self._output(len(written), finish_reason="stop" if len(written) == len(WORDS) else "abort")
+
+        return TextStream(self._chunks(written), so_far)
+
+    def _chunks(self, written):
         _linger("prefill")
         for index, (word, drafted) in enumerate(zip(WORDS, DRAFTED, strict=True)):
             if index == 3:
                 _linger("decode")
             last = index == len(WORDS) - 1
-            pieces = (Piece(word, index, drafted and drafter != "none"),)
-            yield StreamChunk(word, (index,), pieces, self._output(drafter=drafter) if last else None)
+            written.append(word)
+            yield StreamChunk(word, (index,), (Piece(word, index, drafted),), self._output() if last else None)
 
     def generate(self, prompts, params=None):
         self.prompts.append(prompts)

@@ -9,6 +9,7 @@ from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench.decode import measure
 from glimpse.cli import app
+from glimpse.errors import GlimpseError
 from glimpse.planning import roofs
 
 
@@ -45,12 +46,32 @@ def test_decode_then_report(capsys, model, tmp_path):
 
 
 def test_steps_and_a_cell_that_fails(capsys, model, tmp_path):
-    code, out, err = _run(capsys, "steps", f"{model}:80x1:2", f"{model}:80x17:2", "--out", str(tmp_path), "-q")
+    text = tmp_path / "texts"
+    text.mkdir()
+    (text / "short.txt").write_text("hello world " * 20)
+    cells = [f"{model}:80x1:2", f"{model}:300x1:2"]
+    code, out, err = _run(capsys, "steps", *cells, "--text", str(text), "--out", str(tmp_path), "-q")
     assert (code, err) == (1, "")
     assert "tiny 80x1" in out
     assert "Decoding" not in out
     result = json.loads((tmp_path / "cpu-steps.json").read_text())
-    assert "at most 16 in step" in result["runs"][1]["error"]
+    assert "a prompt of 300 needs a longer one" in result["runs"][1]["error"]
+
+
+def test_the_usual_cell_is_of_the_model_and_drafts_asked_for(capsys, model, tmp_path, monkeypatch):
+    measured = []
+
+    def noted(self, shape, say):
+        measured.append(shape)
+        raise GlimpseError("enough")
+
+    monkeypatch.setattr(measure.Measuring, "cell", noted)
+    assert _run(capsys, "steps", "-m", model, "--draft", "2,3", "--out", str(tmp_path))[0] == 1
+    assert _run(capsys, "steps", "--out", str(tmp_path))[0] == 1
+    assert [(shape.model, shape.name, shape.drafts) for shape in measured] == [
+        (model, "tiny 1000x1", (2, 3)),
+        ("demo", "demo 1000x1", (4,)),
+    ]
 
 
 def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
@@ -80,9 +101,21 @@ def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
         ("decode 8000x1 --batch 2", "name cells, or a grid by --context and --batch, not both"),
         ("decode --batch many", "--batch 'many': 'many' is not a whole number"),
         ("decode --temperature -1", "--temperature -1: give 0 (greedy) or more"),
-        ("decode --drafter nobody", "drafters: unknown name 'nobody'; known: lookup, none, sparse"),
+        (
+            "decode --drafter nobody",
+            "drafters: unknown name 'nobody'; known: lookup, none, racer, racer+suffix, refresh",
+        ),
         ("decode -m nowhere 8000x1", "no such model: nowhere"),
-        ("decode --threads 0", "--threads 0: at least 1 is needed"),
+        ("decode --threads 0", "threads must be a whole number >= 1"),
+        ("decode --threads 100000", "threads must be a whole number >= 1"),
+        ("decode --seconds 0", "--seconds 0: give more than 0 seconds"),
+        ("decode --seconds nan", "--seconds nan: give more than 0 seconds"),
+        ("decode --cell-seconds -1", "--cell-seconds -1: give more than 0 seconds"),
+        ("decode --draft 0", "draft lengths 0: each must be from 1 to 64"),
+        ("decode 1000x1:4 1000x2:3 --draft 2", "--draft '2' would not be read: every cell names its own"),
+        ("decode demo:1000x1 -m elsewhere", "--model 'elsewhere' would not be read: every cell names its own"),
+        ("decode 1000x17", "17 rows: on this device the engine keeps at most 16 in step"),
+        ("decode 1000x99999999", "rows must be from 1 to 4,096"),
         ("decode --drafter none", "drafter 'none' drafts nothing"),
         ("decode --pairs 0", "--pairs 0: at least 1 is needed"),
         ("decode --budget 0", "--budget 0: a draft must read at least 1 position"),

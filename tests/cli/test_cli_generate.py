@@ -10,6 +10,8 @@ from fake_llm import WORDS, FakeLLM
 from rich.console import Console
 
 from glimpse.cli import app, writer
+from glimpse.errors import GlimpseError
+from glimpse.outputs import BrokenOff, Piece, StreamChunk
 
 TEXT = "".join(WORDS)
 
@@ -46,6 +48,32 @@ def test_quiet_leaves_only_the_text(glimpse):
 
 def test_no_stream_shows_the_same_text(glimpse):
     assert glimpse("generate", "--prompt", "Hello", "--no-stream").out == glimpse("generate", "--prompt", "Hello").out
+
+
+def test_an_error_in_mid_text_stands_on_a_line_of_its_own(glimpse, monkeypatch):
+    def broken(self, written):
+        yield StreamChunk("The", (0,), (Piece("The", 0, False),))
+        raise GlimpseError("logits are not finite")
+
+    monkeypatch.setattr(FakeLLM, "_chunks", broken)
+    ran = glimpse("generate", "--prompt", "Hello")
+    assert (ran.code, ran.out.endswith("The\n")) == (1, True)
+    assert ran.err.endswith("glimpse: logits are not finite\n")
+
+
+def test_finished_texts_are_shown_where_another_broke_off(glimpse, monkeypatch):
+    def broken(self, prompts, params=None):
+        self.prompts.append(prompts)
+        raise BrokenOff([self._output(), None], GlimpseError("logits are not finite"))
+
+    monkeypatch.setattr(FakeLLM, "generate", broken)
+    ran = glimpse("generate", "--prompt", "Hello", "-n", "2")
+    assert ran.code == 1
+    assert ran.out.endswith(f"[1 of 2]\n{TEXT}\n")
+    assert "glimpse: 1 of 2 texts broke off: logits are not finite" in ran.err
+    ran = glimpse("generate", "--prompt", "Hello", "-n", "2", "--json")
+    first, second = json.loads(ran.out)["outputs"]
+    assert (ran.code, first["text"], second) == (1, TEXT, None)
 
 
 def test_model_options_reach_the_model_and_the_others_stay_its_own(glimpse):

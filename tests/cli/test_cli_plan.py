@@ -93,3 +93,6 @@ def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
     assert planned["measured"] is True
     assert planned["dtype"] == "float32"
     assert planned["begin"] >= 0
+    code, out, _ = _run(capsys, "plan", "--device", value["file"])
+    assert code == 0
+    assert "that calibration is of tiny in float32; its bandwidth and rate are taken" in " ".join(out.split())

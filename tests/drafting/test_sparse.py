@@ -91,7 +91,7 @@ def test_the_window_keeps_the_last_queries_over_short_rounds():
         length = int(view.rows.committed_len[0])
         verified(drafter, view, weights(length + 2, 3, 30), accepted=2)
     assert {30, 50} <= set(read(drafter, view)[0, 0].tolist())
-    window = drafter._states[0].window
+    window = drafter._states[0].sets.window
     assert window.scores(100)[0, 0, 50] == 1
     assert window.scores(100)[0, 0, 30] == 15
     verified(drafter, view, weights(int(view.rows.committed_len[0]), 1, 30))

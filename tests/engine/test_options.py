@@ -16,6 +16,8 @@ WRONG = {
     "draft_tokens": [1.5, "8", True, -1, 257],
     "budget": ["x", 0, 1.1, True, 10**400],
     "budget_floor": ["x", 1.5, -1],
+    "refresh_sets": [5, ["pages"]],
+    "refresh_layer": ["x", 1.5, -1],
     "dtype": [["float32"], None, "int8"],
     "device": [5, None, "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0 "],
     "max_context": [1.5, "5", 0, True],
@@ -53,6 +55,8 @@ def test_legal_boundaries():
         {"drafter": "none", "budget": 0.5},
         {"drafter": "lookup", "budget": 0.5},
         {"drafter": "lookup", "budget_floor": 64},
+        {"drafter": "sparse", "refresh_sets": "pages"},
+        {"drafter": "sparse", "refresh_layer": 3},
     ],
 )
 def test_an_option_that_the_drafter_never_reads_is_refused(monkeypatch, options):

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.costs import StepCosts, StepLoad, _least_squares
 
 WEIGHTS, POSITION = 540_000_000, 46_000
 
@@ -101,8 +101,9 @@ def test_what_was_measured_outweighs_what_bytes_predict():
 def test_rows_share_the_constant():
     costs = taught(0.0)
     lengths = [2000, 1000, 2000, 3000]
-    (alone,) = costs.shares(1, full_tokens=1, full_kv=[2000], pairs=2000)
-    of_four = costs.shares(4, full_tokens=1, full_kv=lengths, pairs=lengths)
+    step = costs.coefficients[0]
+    alone = step + costs.marginal(full_tokens=1, full_kv=2000, pairs=2000)
+    of_four = step / 4 + costs.marginal(full_tokens=1, full_kv=lengths, pairs=lengths)
     assert alone == pytest.approx(costs.seconds(plain(2000)))
     assert alone - of_four[0] == pytest.approx(0.75 * float(costs.coefficients[0]))
     assert of_four.sum() == pytest.approx(costs.seconds(StepLoad(full_tokens=4, full_kv=8000, pairs=8000)))
@@ -122,3 +123,21 @@ def test_what_it_remembers_is_bounded():
     assert costs.steps <= 9 * StepCosts.KINDS
     costs.observe(plain(50), 0.1)
     assert costs.seen(plain(50)) == 1
+
+
+def test_what_would_be_negative_is_left_out_of_the_fit():
+    """x = (2, -1) fits best; without the second entry the first is not 2 but what fits best alone."""
+    moment, target = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([3.0, 0.0])
+    assert _least_squares(moment, target).tolist() == [1.5, 0.0]
+    assert _least_squares(moment, np.array([3.0, 3.0])) == pytest.approx([1.0, 1.0])
+
+
+def test_too_few_kinds_of_step_leave_it_with_what_bytes_predict():
+    """Plain steps of one length alone: right for them, and finite, positive and in proportion for all others."""
+    costs, length = StepCosts(WEIGHTS, POSITION), 2000
+    before = costs.coefficients.copy()
+    for _ in range(9):
+        costs.observe(plain(length), 0.3)
+    assert costs.seconds(plain(length)) == pytest.approx(0.3, rel=0.02)
+    assert (costs.coefficients > 0).all()
+    assert costs.coefficients[2] / before[2] == pytest.approx(costs.coefficients[4] / before[4], rel=0.01)

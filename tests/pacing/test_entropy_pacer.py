@@ -11,8 +11,10 @@ import torch
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.entropy import FIRST_PROBE, LAST_PROBE, PLAIN_FIRST, EntropyPacer, _RowState, survivals
+from glimpse.pacing.entropy import EntropyPacer, _RowState, survivals
 from glimpse.pacing.pacer import Action, PaceContext
+from glimpse.pacing.probe import FIRST_PROBE, LAST_PROBE
+from glimpse.pacing.rounds import PLAIN_FIRST
 
 LENGTH = 4000
 
@@ -220,3 +222,12 @@ def test_a_rate_of_one_or_none_stays_finite():
             state.learn(1.0, survived)
         assert 0 < state.survival < 1
         assert math.isfinite(float(chances_of(state, [1.0])[0]))
+
+
+@pytest.mark.parametrize(("draft", "tries"), [(0.9, True), (1.5, False)])
+def test_a_trial_is_made_only_where_certain_drafts_would_pay(draft, tries):
+    made = pacer(draft, extra=0.02)
+    view = row(made=made)
+    state = made._states[0]
+    state.survival, state.probe.due = 0.1, True
+    assert (action(made, view) is Action.DRAFT) == tries

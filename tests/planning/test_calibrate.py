@@ -118,6 +118,8 @@ def test_costs_go_on_learning_from_where_they_start():
         (lambda text: text.replace('"seconds": ', '"seconds": NaN, "was": '), "nan is not a positive number"),
         (lambda text: text.replace('"full_kv": ', '"full_kv": 1e308, "was": ', 1), "a cost of 1e+308 s"),
         (lambda text: "[" * 100_000, "not readable as JSON"),
+        (lambda text: text.replace('"float32"', '"float7"'), "dtype 'float7' is none of float32, bfloat16, float16"),
+        (lambda text: text.replace('"float32"', "[1]"), "dtype [1] is none of"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_ignored_with_one_line(checkpoint, calibration, caplog, change, words):

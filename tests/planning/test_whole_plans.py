@@ -11,7 +11,7 @@ from tests.tiny import tiny_config, write_json
 from glimpse.bench.grow import SHAPES
 from glimpse.bench.grow_plan import twin_spec
 from glimpse.cache.recall import RecallBudget
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, ModelError
 from glimpse.model.demo import DEMO, cache_folder, is_cached
 from glimpse.planning import DEVICES, Acceptance, Device, Setting, advise, find_device, make_plan, read_spec
 from glimpse.planning.models import DEMO_SPEC
@@ -134,3 +134,13 @@ def test_impossible_settings_are_refused():
     with pytest.raises(ArgumentError, match="context must be at least 1, not -3"):
         Setting(LARGE, BF16, -3, 1, H200)
     assert plan(LARGE, 1, 1, device=Device("slow", 1.0, 1.0, 0, "a test")).memory.fits is None
+
+
+def test_a_config_without_a_size_is_refused_by_name(tmp_path):
+    """transformers would put a size of its own there, and the plan would be of that model."""
+    config = {
+        name: value for name, value in tiny_config("llama").items() if name not in ("intermediate_size", "vocab_size")
+    }
+    write_json(tmp_path / "config.json", config)
+    with pytest.raises(ModelError, match=r"config\.json: intermediate_size, vocab_size missing"):
+        read_spec(str(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,15 @@ from glimpse.cache.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """A layer at which a draft row reads everything, whatever its set says (ASPIRE's intra-draft refresh layer)."""
+
+    layer: int
+    hear: Callable[[Tensor], None]
+    """Told of the row's attention weights there, [kv_heads, count, stop], summed over the heads of each group."""
+
+
+@dataclass(frozen=True, slots=True)
 class RowSpec:
     """What one row feeds into the next forward: positions `start` up to `start + count` of its sequence.
 
@@ -20,7 +30,7 @@ class RowSpec:
     `parents`: for a draft tree, the parent of each of the last len(parents) tokens, counted among them (-1: the token
     before the tree); None for a chain.
     `outputs`: logits are wanted of that many trailing tokens. `importance`: attention weights are wanted of that many
-    trailing queries; only for rows that read everything.
+    trailing queries; only for rows that read everything. `refresh`: only for rows with a set.
     """
 
     slot: int
@@ -31,6 +41,7 @@ class RowSpec:
     parents: Tensor | None = None
     outputs: int = 1
     importance: int = 0
+    refresh: Refresh | None = None
 
     @property
     def stop(self) -> int:

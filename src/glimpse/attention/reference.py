@@ -21,13 +21,16 @@ def attend(q: Tensor, pool: PagePool, plan: Plan, layer: int) -> tuple[Tensor, l
     """Attention of one layer for a ragged batch, after the layer's own keys and values were written to the pool.
 
     q is [N, heads, head_dim], rotated; the result likewise. Beside it, per row, None or the attention weights
-    [kv_heads, queries, stop] of its last `spec.importance` queries, summed over the heads of each group.
+    [kv_heads, queries, stop] of its last `spec.importance` queries, summed over the heads of each group; at a row's
+    refresh layer those of all its queries.
     """
     out = torch.empty_like(q)
     importance: list[Tensor | None] = []
     for row in plan.rows:
-        keys, values = _view(pool, row, layer)
-        mixed, weights = _attend_row(q[row.begin : row.end], keys, values, row)
+        refreshes = row.spec.refresh is not None and row.spec.refresh.layer == layer
+        keys, values = _whole(pool, row, layer) if refreshes else _view(pool, row, layer)
+        wanted = row.spec.count if refreshes else row.spec.importance
+        mixed, weights = _attend_row(q[row.begin : row.end], keys, values, row, wanted)
         out[row.begin : row.end] = mixed
         importance.append(weights)
     return out, importance
@@ -43,9 +46,19 @@ def _view(pool: PagePool, row: PlannedRow, layer: int) -> tuple[list[Tensor], li
     return keys, values
 
 
-def _attend_row(q: Tensor, keys: list[Tensor], values: list[Tensor], row: PlannedRow) -> tuple[Tensor, Tensor | None]:
-    """One row: q [n, heads, head_dim] over the pieces; ([n, heads, head_dim], importance)."""
-    wanted = row.spec.importance
+def _whole(pool: PagePool, row: PlannedRow, layer: int) -> tuple[list[Tensor], list[Tensor]]:
+    """The pieces of all that comes before the row's end, whatever its set says."""
+    extents = row.spec.sequence.extents(0, row.spec.stop)
+    keys, values = (
+        [held[layer, :, slot : slot + count] for slot, count in extents] for held in (pool.keys, pool.values)
+    )
+    return keys, values
+
+
+def _attend_row(
+    q: Tensor, keys: list[Tensor], values: list[Tensor], row: PlannedRow, wanted: int
+) -> tuple[Tensor, Tensor | None]:
+    """One row: q [n, heads, head_dim] over the pieces; ([n, heads, head_dim], weights of the last `wanted` queries)."""
     kv_heads, head_dim = keys[0].shape[0], q.shape[-1]
     grouped = (q * head_dim**-0.5).unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3)
     if len(q) <= FEW_QUERIES:

@@ -11,6 +11,7 @@ from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
 from glimpse.model.hf_checkpoint import default_eos, generation_defaults
 from glimpse.model.hf_config import read_config, spec_from_config
+from glimpse.model.names import gguf_name
 from glimpse.model.spec import DecoderSpec
 from glimpse.model.tokenizer import Tokenizer, load_tokenizer
 from glimpse.model.weights.gguf import GgufWeights
@@ -41,9 +42,7 @@ def _open_gguf(path: Path) -> OpenedSource:
     spec = with_eos(spec_from_gguf(file), (), tokenizer)
     # Only this architecture is stored with neighbouring rotary dimensions paired.
     interleaved = {"q_proj": spec.heads, "k_proj": spec.kv_heads} if spec.architecture == "llama" else None
-    return OpenedSource(
-        file.metadata.get("general.name", path.stem), spec, GgufWeights(file, interleaved), tokenizer, {}
-    )
+    return OpenedSource(gguf_name(file.metadata, path), spec, GgufWeights(file, interleaved), tokenizer, {})
 
 
 def _open_folder(path: Path) -> OpenedSource:

@@ -25,9 +25,9 @@ class Journal:
         for line in kept:
             try:
                 entry = json.loads(line)
-            except ValueError:
+                self.cells[entry["cell"]] = entry
+            except (ValueError, TypeError, KeyError):
                 break
-            self.cells[entry["cell"]] = entry
         self._rewrite()
 
     def add(self, cell: str, run: Mapping[str, Any]) -> dict[str, Any]:

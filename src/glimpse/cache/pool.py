@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +32,10 @@ class CacheShape:
 class PagePool:
     """Fixed pages of keys and values, counted by reference.
 
-    `keys` and `values` are [layers, kv_heads, pages * page_size, head_dim]: each head's positions lie together, so that
-    consecutive pages of one sequence can be read as one view. Memory is touched only where pages are used.
+    A page that nobody holds is free; what stands in it may be remembered all the same, until the page is taken again.
+    The pages used longest ago are taken first. `keys` and `values` are [layers, kv_heads, pages * page_size, head_dim]:
+    each head's positions lie together, so that consecutive pages of one sequence can be read as one view. Memory is
+    touched only where pages are used.
     """
 
     def __init__(
@@ -46,6 +49,11 @@ class PagePool:
         self.values = torch.empty(size, dtype=dtype, device=device)
         self.promised = 0
         """Pages that living sequences may still take beyond those they hold, in whatever engine."""
+        self.overwriting: Callable[[list[int]], None] = lambda pages: None
+        """Told of pages that were remembered and are taken for something else."""
+        self._used = np.zeros(pages, dtype=np.int64)
+        """When the content of each page was last of use; 0: it is none."""
+        self._clock = 0
         self._references = np.zeros(pages, dtype=np.int32)
         self._wished = np.zeros(pages, dtype=np.int32)
 
@@ -68,13 +76,31 @@ class PagePool:
         """Pages that hold `tokens` positions."""
         return -(-tokens // self.page_size)
 
-    def wish(self, count: int) -> int:
+    def held(self, pages: list[int]) -> int:
+        """How many of these pages somebody holds."""
+        return int((self._references[pages] > 0).sum()) if pages else 0
+
+    def remember(self, pages: list[int]) -> None:
+        """Notes that the content of these pages was of use now, of the first ones last."""
+        self._clock += len(pages)
+        self._used[pages] = self._clock - np.arange(len(pages))
+
+    def blank(self, pages: list[int]) -> None:
+        """Notes that the content of these pages is of no use."""
+        self._used[pages] = 0
+
+    def wish(self, count: int, after: int | None = None) -> int:
         """A page from which `count` pages in a row are free and unwished for, or the longest such run's first page.
 
-        Marks the run, so that other sequences take theirs elsewhere while there is room: a sequence whose pages lie
-        together is read without a copy. It is only a wish; `unwish` gives it up.
+        Right behind page `after` if nothing is remembered there, else where the last use is longest ago. Marks the run,
+        so that other sequences take theirs elsewhere while there is room: a sequence whose pages lie together is read
+        without a copy. It is only a wish; `unwish` gives it up.
         """
-        start, length = _first_run((self._references == 0) & (self._wished == 0), count)
+        there = (self._references == 0) & (self._wished == 0)
+        if after is not None and (there & (self._used == 0))[after + 1 : after + 1 + count].sum() == count:
+            start, length = after + 1, count
+        else:
+            start, length = _oldest_run(there, self._used, count)
         self._wished[start : start + min(count, length)] += 1
         return start
 
@@ -89,9 +115,15 @@ class PagePool:
         if len(free) < count:
             raise OutOfPages(f"{count} pages asked for, {len(free)} free")
         ahead = (free >= start) & (free < start + count)
-        order = np.lexsort((free, self._wished[free] > 0, ~ahead))
-        taken = np.sort(free[order[:count]])
+        if ahead.sum() == count:
+            taken = free[ahead]
+        else:
+            order = np.lexsort((free, self._used[free], self._wished[free] > 0, ~ahead))
+            taken = np.sort(free[order[:count]])
         self._references[taken] = 1
+        if self._used[taken].any():
+            self.overwriting([int(page) for page in taken[self._used[taken] > 0]])
+            self._used[taken] = 0
         return [int(page) for page in taken]
 
     def retain(self, pages: list[int]) -> None:
@@ -113,6 +145,23 @@ class PagePool:
         """Copies the keys and values at slots `source` [M] to slots `target` [M] in every layer (they may overlap)."""
         self.keys[:, :, target] = self.keys[:, :, source]
         self.values[:, :, target] = self.values[:, :, source]
+
+
+def _oldest_run(free: np.ndarray, used: np.ndarray, wanted: int) -> tuple[int, int]:
+    """(start, length) of the first run of `wanted` free pages whose last use is longest ago, else of the longest."""
+    best = _first_run(free & (used == 0), wanted)
+    if best[1] >= wanted:
+        return best
+    best, ages = _first_run(free, wanted), np.unique(used[free])
+    low, high = 0, len(ages) - 1
+    while low < high and best[1] >= wanted:
+        middle = (low + high) // 2
+        run = _first_run(free & (used <= ages[middle]), wanted)
+        if run[1] >= wanted:
+            best, high = run, middle
+        else:
+            low = middle + 1
+    return best
 
 
 def _first_run(free: np.ndarray, wanted: int) -> tuple[int, int]:

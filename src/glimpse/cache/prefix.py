@@ -1,8 +1,13 @@
-"""Prompts kept in the cache, so that requests that begin with them need not read them again."""
+"""Beginnings of prompts that are in the cache, so that requests that begin with them need not read them again.
+
+A radix tree whose edges are whole pages of tokens (after SGLang's RadixAttention, arXiv 2312.07104, section 3). What it
+remembers takes no memory from anyone: a page that no row holds and nobody pinned is free, and is forgotten when taken.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from glimpse.cache.pool import PagePool
 
@@ -12,34 +17,64 @@ TAIL = 16
 
 Key = tuple[tuple[int, ...], int]
 """What a kept prompt is dropped by: its tokens in whole pages, and its length."""
+_Block = tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """One page, behind the pages of its parents."""
+
+    page: int
+    parent: _Node | None
+    block: _Block
+    children: dict[_Block, _Node] = field(default_factory=dict)
+    published: bool = False
+    """Whether any request may share it; else those only who share what is pinned."""
+    pins: int = 0
 
 
 @dataclass(slots=True)
 class _Kept:
-    pages: list[int]
+    path: list[_Node]
     holders: int = 0
 
 
 class PrefixStore:
-    """Whole pages of kept prompts. Only verified pages may be put in; they are never written again.
+    """Whole pages of prompts, pinned or merely remembered. They hold verified keys and values, and are never written.
 
     `by_length`: keys are rotated by the length of their prompt (dynamic scaling), so only a prompt as long shares them.
     """
 
     def __init__(self, pool: PagePool, *, by_length: bool = False) -> None:
         self._pool, self._by_length = pool, by_length
+        self._roots: dict[int, _Node] = {}
+        self._nodes: dict[int, _Node] = {}
         self._kept: dict[Key, _Kept] = {}
+        pool.overwriting = self._forget
+
+    def publish(self, prompt: list[int], pages: list[int], verified: int) -> None:
+        """Remembers the whole pages of a prompt less its tail, below `verified`, as those used last.
+
+        They stay as free as they are. Where the tree has the same tokens in other pages, those stay.
+        """
+        path = self._grow(prompt, pages, min(verified // self._pool.page_size, self._whole(prompt)))
+        for node, page in zip(path, pages, strict=False):
+            node.published |= node.page == page
+        self._pool.remember([node.page for node in path])
 
     def keep(self, tokens: list[int], pages: list[int]) -> Key:
-        """Keeps the whole pages of `tokens` less the tail; returns the key for `drop`, which is owed as often.
+        """Pins the whole pages of `tokens` less the tail; returns the key for `drop`, which is owed as often.
 
         The tail's pages are of no use to the same prompt again: kept, they would have to be there twice.
         """
-        whole = max(0, len(tokens) - TAIL) // self._pool.page_size
+        whole = self._whole(tokens)
         key = (tuple(tokens[: whole * self._pool.page_size]), len(tokens))
         if key not in self._kept:
-            self._kept[key] = _Kept(pages[:whole])
-            self._pool.retain(pages[:whole])
+            path = self._grow(tokens, pages, whole)
+            self._pool.retain([node.page for node in path])
+            for node in path:
+                node.pins += 1
+            self._kept[key] = _Kept(path)
         self._kept[key].holders += 1
         return key
 
@@ -47,23 +82,69 @@ class PrefixStore:
         """Gives up a kept prompt, the last time for good; rows that share its pages go on holding them."""
         kept = self._kept[key]
         kept.holders -= 1
-        if not kept.holders:
-            self._pool.release(self._kept.pop(key).pages)
+        if kept.holders:
+            return
+        del self._kept[key]
+        for node in kept.path:
+            node.pins -= 1
+        self._pool.release([node.page for node in kept.path])
+        self._forget([node.page for node in kept.path if not (node.pins or node.published)])
 
-    def find(self, prompt: list[int]) -> list[int]:
-        """The pages of the longest kept beginning of `prompt`, less its last `TAIL` tokens."""
-        best: list[int] = []
-        for (tokens, length), kept in self._kept.items():
-            if self._by_length and length != len(prompt):
-                continue
-            usable = min(_common(tokens, prompt), len(prompt) - TAIL) // self._pool.page_size
-            if usable > len(best):
-                best = kept.pages[:usable]
-        return best
+    def find(self, prompt: list[int], *, pinned: bool = False) -> list[int]:
+        """The pages of the longest known beginning of `prompt`, less its last `TAIL` tokens; `pinned`: of those."""
+        pages = []
+        for node in self._walk(prompt, self._whole(prompt)):
+            if not (node.pins or (node.published and not pinned)):
+                break
+            pages.append(node.page)
+        return pages
 
+    def may_share(self, prompt: list[int], other: list[int], tokens: int) -> bool:
+        """Whether a prompt can share its first `tokens` tokens with another one, once that has been read."""
+        if self._by_length and len(prompt) != len(other):
+            return False
+        return tokens <= min(len(prompt), len(other)) - TAIL and prompt[:tokens] == other[:tokens]
 
-def _common(tokens: tuple[int, ...], prompt: list[int]) -> int:
-    """Length of the common beginning."""
-    if tokens == tuple(prompt[: len(tokens)]):
-        return len(tokens)
-    return next(index for index, (a, b) in enumerate(zip((*tokens, None), (*prompt, -1), strict=False)) if a != b)
+    def _whole(self, prompt: list[int]) -> int:
+        """Pages that lie wholly before a prompt's tail."""
+        return max(0, len(prompt) - TAIL) // self._pool.page_size
+
+    def _root(self, prompt: list[int]) -> _Node:
+        return self._roots.setdefault(len(prompt) if self._by_length else 0, _Node(-1, None, ()))
+
+    def _blocks(self, prompt: list[int], count: int) -> Iterator[_Block]:
+        size = self._pool.page_size
+        return (tuple(prompt[index * size : (index + 1) * size]) for index in range(count))
+
+    def _walk(self, prompt: list[int], count: int) -> Iterator[_Node]:
+        """The nodes of the first `count` pages of a prompt, as far as they are known."""
+        node: _Node | None = self._root(prompt)
+        for block in self._blocks(prompt, count):
+            node = node.children.get(block) if node else None
+            if node is None:
+                return
+            yield node
+
+    def _grow(self, prompt: list[int], pages: list[int], count: int) -> list[_Node]:
+        """The nodes of the first `count` pages of a prompt; those that are missing get its own `pages`."""
+        node, path = self._root(prompt), []
+        for block, page in zip(self._blocks(prompt, count), pages, strict=False):
+            child = node.children.get(block)
+            if child is None:
+                child = self._nodes[page] = node.children[block] = _Node(page, node, block)
+            node = child
+            path.append(node)
+        return path
+
+    def _forget(self, pages: list[int]) -> None:
+        """Drops pages with all that lies behind them, which nobody could reach any more."""
+        for page in pages:
+            gone = [self._nodes[page]] if page in self._nodes else []
+            for node in gone:
+                if node.parent is not None:
+                    node.parent.children.pop(node.block, None)
+            while gone:
+                node = gone.pop()
+                gone += node.children.values()
+                del self._nodes[node.page]
+                self._pool.blank([node.page])

@@ -19,6 +19,11 @@ from glimpse.cache.pool import PagePool
 from glimpse.cache.sequence import Sequence
 from glimpse.errors import ArgumentError
 
+PAGE = 16
+"""Positions of a page that is read whole, where sets are of pages."""
+RECENT_PAGES = 8
+"""The last pages are always read, where sets are of pages."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecallBudget:
@@ -114,6 +119,23 @@ def select(scores: Tensor, budget: RecallBudget) -> Tensor:
     chosen = _top(scores[..., first:last], total - budget.sinks - budget.recent) + first
     fixed = torch.cat([torch.arange(first), torch.arange(last, length)]).to(scores.device)
     return torch.cat([fixed.expand(*scores.shape[:2], -1), chosen], -1).sort(-1).values
+
+
+def select_pages(scores: Tensor, budget: RecallBudget) -> Tensor:
+    """[B] int64: whole pages of positions, sorted, for scores [length] (ASPIRE, arXiv 2609.17943: "page score").
+
+    The last RECENT_PAGES pages and, up to the budget, those whose positions' scores sum to most. One set for all layers
+    and heads; there are no sinks but those that score.
+    """
+    length = scores.shape[-1]
+    pages = math.ceil(length / PAGE)
+    total = math.ceil(budget.positions(length) / PAGE)
+    last = min(RECENT_PAGES, total)
+    by_page = torch.nn.functional.pad(scores, (0, pages * PAGE - length)).view(pages, PAGE).sum(-1)
+    best = by_page[: pages - last].topk(total - last, sorted=False).indices
+    kept = torch.cat([best, torch.arange(pages - last, pages, device=scores.device)]).sort().values
+    positions = (kept[:, None] * PAGE + torch.arange(PAGE, device=scores.device)).flatten()
+    return positions[positions < length]
 
 
 def _top(scores: Tensor, count: int) -> Tensor:

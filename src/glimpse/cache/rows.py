@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import torch
@@ -44,10 +45,14 @@ class Rows:
         """Slots whose draft is a tree; all others' are chains."""
         self.sequences: list[Sequence | None] = [None] * slots
 
-    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int) -> None:
-        """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach."""
-        self.tokens[slot, : len(prompt)] = torch.tensor(prompt)
-        self.prompt_len[slot] = self.committed_len[slot] = len(prompt)
+    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int, output: SequenceOf[int] = ()) -> None:
+        """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach.
+
+        `output` is what it has written already, if it was here before.
+        """
+        length = len(prompt) + len(output)
+        self.tokens[slot, :length] = torch.tensor([*prompt, *output])
+        self.prompt_len[slot], self.committed_len[slot] = len(prompt), length
         self.verified_len[slot], self.draft_len[slot] = sequence.shared_len, 0
         self.limit[slot] = limit
         self.sequences[slot] = sequence

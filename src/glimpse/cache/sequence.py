@@ -5,30 +5,41 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glimpse.cache.pool import PagePool
+from glimpse.cache.pool import OutOfPages, PagePool
 
 
 class Sequence:
     """Maps the positions of one request to slots of the pool; grows for drafts and gives the surplus back.
 
-    `expected` is the length (tokens) it may reach: the pages for it are promised to it, and kept together if possible.
-    `shared` are pages of a common prefix, already holding verified keys and values; they are never written.
+    `expected` is the length (tokens) it may reach: the pages for it are kept together if possible, and promised to it,
+    or only those for `promised` tokens. `shared` are pages of a common prefix, already holding verified keys and
+    values; they are never written.
     """
 
-    def __init__(self, pool: PagePool, expected: int = 0, shared: list[int] | None = None) -> None:
+    def __init__(
+        self, pool: PagePool, expected: int = 0, shared: list[int] | None = None, promised: int | None = None
+    ) -> None:
         self.pool = pool
         self.pages: list[int] = list(shared or [])
         self.shared_len = len(self.pages) * pool.page_size
         pool.retain(self.pages)
         self._wish = max(1, pool.pages_for(expected) - len(self.pages))
-        self._first = pool.wish(self._wish)
+        self._first = pool.wish(self._wish, self.pages[-1] if self.pages else None)
         self._own = self._promise = 0
-        self._account(0, max(0, pool.pages_for(expected) - len(self.pages)))
+        self._account(0, self._private(expected if promised is None else promised))
 
     @property
     def capacity(self) -> int:
         """Positions that the pages held can take."""
         return len(self.pages) * self.pool.page_size
+
+    def promise(self, length: int) -> None:
+        """Promises it the pages for `length` positions. Raises OutOfPages, changing nothing, if they are not spare."""
+        wanted = self._private(length)
+        more = max(0, wanted - max(self._own, self._promise))
+        if more > self.pool.spare_pages:
+            raise OutOfPages(f"{more} pages asked for, {self.pool.spare_pages} spare")
+        self._account(self._own, max(wanted, self._promise))
 
     def reserve(self, length: int) -> None:
         """Takes pages until `length` positions fit. Raises OutOfPages and takes none if the pool has too few."""
@@ -52,6 +63,10 @@ class Sequence:
         self.pool.unwish(self._first, self._wish)
         self._account(0, 0)
         self.pages, self._wish, self.shared_len = [], 0, 0
+
+    def _private(self, length: int) -> int:
+        """Pages of its own that `length` positions take."""
+        return max(0, self.pool.pages_for(length) - self.shared_len // self.pool.page_size)
 
     def _account(self, own: int, promise: int) -> None:
         """Notes pages taken and pages promised, and tells the pool what may still be taken."""

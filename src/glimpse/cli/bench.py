@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from glimpse.cli import jsonout
-from glimpse.cli.bench_options import CellOptions, PairOptions, shapes, temperatures, text_of, where
+from glimpse.cli.bench_options import CellOptions, PairOptions, seconds_of, shapes, temperatures, text_of, where
 from glimpse.cli.commands import command
 from glimpse.cli.failures import DONE, FAILED, INTERRUPTED, complain
 from glimpse.cli.options import OutputOptions
@@ -89,29 +89,30 @@ def _suite(name: str, cells: CellOptions, pairs: PairOptions | None, output: Out
     from glimpse.bench.environment import known_commit, source_root
     from glimpse.bench.floors import measure_machine
     from glimpse.drafting import DRAFTERS
+    from glimpse.engine.machine import refuse_threads
 
     if not DRAFTERS.get(cells.drafter).drafts:
         raise ArgumentError(f"drafter {cells.drafter!r} drafts nothing: plain decoding is measured beside any other")
     if cells.budget is not None and cells.budget < 1:
         raise ArgumentError(f"--budget {cells.budget}: a draft must read at least 1 position")
-    if cells.threads is not None and cells.threads < 1:
-        raise ArgumentError(f"--threads {cells.threads}: at least 1 is needed")
+    refuse_threads(cells.threads)
     device, dtype = where(cells)
     known_commit(source_root(), cells.commit)
     laws, effort, text = temperatures(pairs.temperature) if pairs else (), _effort(pairs), text_of(cells)
+    seconds = seconds_of("--seconds", cells.seconds)
     if cells.threads is not None:
         torch.set_num_threads(cells.threads)
     measuring = Measuring(
         Models(dtype, device), text, measure_machine(device, dtype), effort, cells.budget or 512, cells.drafter, laws
     )
     say = (lambda line: None) if output.quiet else complain
-    return Suite(name, measuring, Path(cells.out), cells.seconds, cells.commit, cells.fresh, output.debug, say)
+    return Suite(name, measuring, Path(cells.out), seconds, cells.commit, cells.fresh, output.debug, say)
 
 
 def _effort(pairs: PairOptions | None) -> Effort:
     from glimpse.bench.decode.effort import Effort
 
-    asked = {"pairs": pairs.pairs, "seconds": pairs.cell_seconds} if pairs else {}
+    asked = {"pairs": pairs.pairs, "seconds": seconds_of("--cell-seconds", pairs.cell_seconds)} if pairs else {}
     if pairs and pairs.pairs is not None and pairs.pairs < 1:
         raise ArgumentError(f"--pairs {pairs.pairs}: at least 1 is needed")
     return Effort(**{name: value for name, value in asked.items() if value is not None})  # type: ignore[arg-type]

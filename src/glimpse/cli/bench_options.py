@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from glimpse.bench.decode.shape import CellShape
 
 _CELLS, _WHERE, _RUN = "Cells", "Where and on what text", "Run"
-_ON_CPU = ("demo:1000x1:4",)
-_ON_GPU = ("demo:8000x1:4+8", "demo:8000x64:4+8")
+_ON_CPU = ("1000x1",), (4,)
+_ON_GPU = ("8000x1", "8000x64"), (4, 8)
+"""Cells where none are named, and their draft lengths."""
 Number = TypeVar("Number", int, float)
 
 
@@ -39,7 +40,9 @@ class CellOptions:
             show_default=False,
         ),
     ] = field(default_factory=list)
-    model: Annotated[str, option(_CELLS, "What a cell without a model means. Default: demo.", "--model", "-m")] = "demo"
+    model: Annotated[
+        str | None, option(_CELLS, "What a cell without a model means. Default: demo.", "--model", "-m")
+    ] = None
     context: Annotated[str | None, option(_CELLS, "Contexts, by commas: with --batch a grid.", "--context")] = None
     batch: Annotated[str | None, option(_CELLS, "Rows, by commas. Default: 1.", "--batch")] = None
     draft: Annotated[
@@ -84,22 +87,44 @@ class PairOptions:
 
 def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
     """The cells asked for, each once. Raises ArgumentError naming the first that is wrong."""
+    from glimpse.bench.decode.host import refuse_rows
     from glimpse.bench.decode.shape import parse_cell
     from glimpse.model import resolve_model
 
-    drafts = numbers("--draft", options.draft, whole) or [4, 8]
     if options.cells and (options.context or options.batch):
         raise ArgumentError("name cells, or a grid by --context and --batch, not both")
     asked = list(options.cells)
+    drafts: tuple[int, ...] = (4, 8)
     if options.context or options.batch:
         contexts = numbers("--context", options.context, whole) or [8000 if device.type == "cuda" else 1000]
         rows = numbers("--batch", options.batch, whole) or [1]
         asked = [f"{context}x{count}" for context in contexts for count in rows]
-    usual = _ON_GPU if device.type == "cuda" else _ON_CPU
-    found = list(dict.fromkeys(parse_cell(text, options.model, drafts) for text in asked or usual))
+    if not asked:
+        asked, drafts = _usual(device)
+    _refuse_unread(options)
+    lengths = numbers("--draft", options.draft, whole) or drafts
+    found = list(dict.fromkeys(parse_cell(text, options.model or "demo", lengths) for text in asked))
     for name in {shape.source for shape in found} - {"demo"}:
         resolve_model(name)
+    for shape in found if device.type != "cuda" else ():
+        refuse_rows(shape.rows)
     return found
+
+
+def _usual(device: torch.device) -> tuple[list[str], tuple[int, ...]]:
+    cells, drafts = _ON_GPU if device.type == "cuda" else _ON_CPU
+    return list(cells), drafts
+
+
+def _refuse_unread(options: CellOptions) -> None:
+    """Raises ArgumentError for a model or draft lengths where every cell names its own."""
+    from glimpse.bench.decode.shape import names_drafts, names_model
+
+    for name, value, named in (
+        ("--model", options.model, names_model), ("--draft", options.draft, names_drafts),
+    ):  # fmt: skip
+        if value is not None and options.cells and all(map(named, options.cells)):
+            raise ArgumentError(f"{name} {value!r} would not be read: every cell names its own; leave one of them out")
 
 
 def numbers(name: str, text: str | None, parse: Callable[[str], Number]) -> list[Number]:
@@ -108,6 +133,13 @@ def numbers(name: str, text: str | None, parse: Callable[[str], Number]) -> list
         return [parse(item.strip()) for item in text.split(",")] if text is not None else []
     except typer.BadParameter as error:
         raise ArgumentError(f"{name} {text!r}: {error.message}") from None
+
+
+def seconds_of(name: str, value: float | None) -> float | None:
+    """A time limit. Raises ArgumentError for one that is no time."""
+    if value is not None and not value > 0:
+        raise ArgumentError(f"{name} {value:g}: give more than 0 seconds")
+    return value
 
 
 def temperatures(text: str | None) -> tuple[float, ...]:

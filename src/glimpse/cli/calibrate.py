@@ -40,7 +40,10 @@ class CalibrateOptions:
         option(_PANEL, "Most requests at once to measure on a GPU. Default: 64, or what fits.", "--max-batch"),
     ] = None
     threads: Annotated[int | None, option(_PANEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
-    seconds: Annotated[float | None, option(_PANEL, "About how long to measure. Default: 60.", "--seconds")] = None
+    seconds: Annotated[
+        float | None,
+        option(_PANEL, "About how long to measure, all kinds of step at least once. Default: 60.", "--seconds"),
+    ] = None
 
 
 def calibrate(options: CalibrateOptions, output: OutputOptions) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from glimpse.outputs import Comparison, GenerationOutput, StreamChunk
+    from glimpse.outputs import Comparison, GenerationOutput, StreamChunk, TextStream
     from glimpse.sampling.params import SamplingParams
 
 Progress = Callable[[str, int, int], None]
@@ -56,7 +56,7 @@ class Model(Protocol):
     def spec(self) -> Spec:
         """The checkpoint's shape."""
 
-    def stream(self, prompt: Sequence[int], params: SamplingParams) -> Iterator[StreamChunk]:
+    def stream(self, prompt: Sequence[int], params: SamplingParams) -> TextStream:
         """Chunks as they are written; closing the iterator cancels."""
 
     def generate(self, prompts: Sequence[int], params: SamplingParams) -> Sequence[GenerationOutput]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from glimpse.cli import _session, jsonout, prompts, report
@@ -11,12 +11,12 @@ from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, Stre
 from glimpse.cli.progress import Bars
 from glimpse.cli.sampling_options import SamplingOptions
 from glimpse.cli.writer import Writer
+from glimpse.errors import GlimpseError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from glimpse.cli.contract import Model
-    from glimpse.outputs import GenerationOutput, StreamChunk
+    from glimpse.outputs import GenerationOutput, TextStream
 
 
 def generate(
@@ -33,61 +33,68 @@ def generate(
     ):
         ids = prompts.encode(text, prompt, llm.tokenizer)
         if (sampling.n or 1) > 1:
-            outputs = llm.generate(ids, params)
-            bars.clear()
-            return _show_all(outputs, output, stdout)
+            return _several(lambda: llm.generate(ids, params), bars, output, stdout)
         writer = Writer(show=not output.json, at_once=stream.no_stream)
-        finished = follow(llm.stream(ids, params), writer, bars)
-        return _show(llm, len(ids), writer, finished, output, stdout)
+        return _show(follow(llm.stream(ids, params), writer, bars), output, stdout)
 
 
-def follow(chunks: Iterator[StreamChunk], writer: Writer, bars: Bars) -> GenerationOutput | None:
-    """Write chunks as they come; the finished output, or None when Ctrl-C came before it."""
-    finished = None
+def follow(chunks: TextStream, writer: Writer, bars: Bars) -> GenerationOutput:
+    """Write chunks as they come; the output, which Ctrl-C ends where it is."""
     try:
-        for chunk in chunks:
-            bars.clear()
-            writer.write(chunk)
-            finished = chunk.output
-    except KeyboardInterrupt:
-        finished = None
+        with closing(chunks), suppress(KeyboardInterrupt):
+            for chunk in chunks:
+                bars.clear()
+                writer.write(chunk)
+    except GlimpseError:
+        writer.finish()
+        raise
     finally:
         bars.clear()
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            close()
+    output = chunks.output
+    # Letters that waited for their other bytes, or for a stop that did not come.
+    writer.put(output.text.removeprefix(writer.text))
     writer.finish()
-    return finished
+    return output
 
 
-def _show(
-    llm: Model,
-    prompt_tokens: int,
-    writer: Writer,
-    finished: GenerationOutput | None,
-    output: OutputOptions,
-    stdout: TextIO,
-) -> int:
-    whole = finished is not None and finished.finish_reason != "abort"
+def _show(written: GenerationOutput, output: OutputOptions, stdout: TextIO) -> int:
     if output.json:
-        result = finished.to_json() if finished else jsonout.interrupted(writer, prompt_tokens, llm.settings)
-        jsonout.emit(result, stdout)
-    elif finished is not None and not output.quiet:
-        report.show(report.of_output(finished), stderr=True)
-    if not whole:
-        complain(f"interrupted after {len(writer.token_ids):,} tokens")
-    return DONE if whole else INTERRUPTED
-
-
-def _show_all(outputs: Sequence[GenerationOutput], output: OutputOptions, stdout: TextIO) -> int:
-    """Several texts of one prompt: nothing is streamed, and the JSON object holds them as `outputs`."""
-    if output.json:
-        jsonout.emit({"outputs": [one.to_json() for one in outputs]}, stdout)
+        jsonout.emit(written.to_json(), stdout)
+    elif not output.quiet:
+        report.show(report.of_output(written), stderr=True)
+    if written.finish_reason != "abort":
         return DONE
+    complain(f"interrupted after {len(written.token_ids):,} tokens")
+    return INTERRUPTED
+
+
+def _several(
+    generate: Callable[[], Sequence[GenerationOutput]], bars: Bars, output: OutputOptions, stdout: TextIO
+) -> int:
+    """Several texts of one prompt: nothing is streamed. What was finished is shown even where others broke off."""
+    from glimpse.outputs import BrokenOff
+
+    try:
+        outputs = generate()
+    except BrokenOff as broken:
+        bars.clear()
+        _show_all(broken.outputs, output, stdout)
+        raise
+    bars.clear()
+    _show_all(outputs, output, stdout)
+    return DONE
+
+
+def _show_all(outputs: Sequence[GenerationOutput | None], output: OutputOptions, stdout: TextIO) -> None:
+    """The JSON object holds them as `outputs`; what broke off is null there."""
+    if output.json:
+        jsonout.emit({"outputs": [one and one.to_json() for one in outputs]}, stdout)
+        return
     for number, one in enumerate(outputs, 1):
+        if one is None:
+            continue
         writer = Writer()
         writer.put(f"[{number} of {len(outputs)}]\n{one.text}")
         writer.finish()
         if not output.quiet:
             report.show(report.of_output(one), stderr=True)
-    return DONE

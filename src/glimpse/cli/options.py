@@ -37,13 +37,18 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, or a plug-in's name. Default: lookup.",
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, refresh, or a plug-in's name. "
+            "Default: lookup.",
             "--drafter",
         ),
     ] = None
     pacer: Annotated[
         str | None,
-        option(_MODEL, "Who decides how far to draft: fixed, entropy, marginal. Default: entropy.", "--pacer"),
+        option(
+            _MODEL,
+            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy.",
+            "--pacer",
+        ),
     ] = None
     acceptance: Annotated[
         str | None, option(_MODEL, "Rule: coupled, matched, rejection. Default: coupled.", "--acceptance")
@@ -58,6 +63,12 @@ class ModelOptions:
     ] = None
     budget: Annotated[
         float | None, option(_MODEL, "Share of the context that drafter sparse reads. Default: 0.1.", "--budget")
+    ] = None
+    refresh_sets: Annotated[
+        str | None, option(_MODEL, "How drafter refresh chooses sets: heads, pages. Default: heads.", "--refresh-sets")
+    ] = None
+    refresh_layer: Annotated[
+        int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
     ] = None
     dtype: Annotated[
         str | None, option(_MODEL, "float32, bfloat16, float16 or auto: bfloat16 on a GPU, else float32.", "--dtype")

@@ -111,6 +111,10 @@ def _lines(model: str, plan: Plan, advice: Advice) -> list[RenderableType]:
     if setting.context > setting.spec.context_length:
         limit = setting.spec.context_length
         lines.append(f"note: the checkpoint itself allows {limit:,} tokens of context")
+    measured = setting.device.measured
+    if measured is not None and not plan.measured:
+        whose = f"{measured.model} in {measured.dtype}"
+        lines.append(f"note: that calibration is of {whose}; its bandwidth and rate are taken, its prices are not")
     return [*lines, _costs(plan), _speedups(plan), f"use: --drafter {advice.drafter}", advice.why]
 
 
@@ -121,7 +125,7 @@ def _costs(plan: Plan) -> Table:
     table.add_column(style="dim")
     memory, rows = plan.memory, plan.setting.batch
     kind = f"a plain step{_source(plan)}"
-    begin = "" if plan.begin else " (not counted without a calibration)"
+    begin = "" if plan.begin else " (not counted without a calibration of this model)"
     even = "never" if plan.break_even is None else f"{plan.break_even:.3f}"
     for what, value, meaning in (
         ("W", _bytes(plan.weights), "weights a step reads"),

@@ -7,6 +7,7 @@ DRAFTERS = Registry(
     {
         "none": "glimpse.drafting.none:NoDrafter",
         "sparse": "glimpse.drafting.sparse:SparseDrafter",
+        "refresh": "glimpse.drafting.refresh:RefreshDrafter",
         "lookup": "glimpse.drafting.lookup:LookupDrafter",
         "suffix": "glimpse.drafting.suffix.drafter:SuffixDrafter",
         "racer": "glimpse.drafting.racer.drafter:RacerDrafter",

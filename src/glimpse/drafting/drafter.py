@@ -76,6 +76,9 @@ class DraftContext:
     pool: PagePool
     budget: RecallBudget
     """How much of the context a sparse draft reads."""
+    refresh_sets: str | None = None
+    """How a refresh layer chooses sets, and which layer it is; None leaves it to the drafter."""
+    refresh_layer: int | None = None
     nodes: int = 64
     """The most nodes of a tree (`draft_tokens`, or what the pacer takes where nobody asked)."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
@@ -14,11 +17,45 @@ WINDOW = 16
 """Queries whose attention weights are summed (W in the paper)."""
 
 
+class RowSets(Protocol):
+    """Which positions one row's drafts read."""
+
+    def verified(self, weights: Tensor) -> None:
+        """The weights [layers, kv_heads, queries, length] of queries that were verified and kept, oldest first."""
+
+    def drafted(self, weights: Tensor) -> None:
+        """A draft query's weights [kv_heads, 1, stop] at the refresh layer, where there is one."""
+
+    def positions(self, base: int) -> Tensor:
+        """[layers, kv_heads, B] int64: what the next draft row reads of the first `base` positions."""
+
+
+class WindowSets:
+    """What the last accepted queries looked at, layer by layer and head by head."""
+
+    def __init__(self, pool: PagePool, budget: RecallBudget) -> None:
+        self.budget = budget
+        self.window = ImportanceWindow(pool.shape.layers, pool.shape.kv_heads, WINDOW, pool.device)
+
+    def verified(self, weights: Tensor) -> None:
+        """Adds them to the window."""
+        self.window.push(weights)
+
+    def drafted(self, weights: Tensor) -> None:
+        """Learns nothing of drafts."""
+
+    def positions(self, base: int) -> Tensor:
+        """The best by the window's sums."""
+        return select(self.window.scores(base), self.budget)
+
+
 @dataclass(slots=True)
-class _RowState:
-    window: ImportanceWindow
+class RowState:
+    """What is kept of one row."""
+
+    sets: RowSets
     seen: int = 0
-    """Length up to which the window's queries go."""
+    """Length up to which the verified queries go."""
     recalled: RecallSet | None = None
 
 
@@ -41,7 +78,7 @@ class SparseDrafter:
     def __init__(self, pool: PagePool, budget: RecallBudget | None = None) -> None:
         self._pool = pool
         self._budget = budget or RecallBudget()
-        self._states: dict[int, _RowState] = {}
+        self._states: dict[int, RowState] = {}
 
     @classmethod
     def build(cls, context: DraftContext) -> SparseDrafter:
@@ -54,12 +91,12 @@ class SparseDrafter:
         return self._budget
 
     def admit(self, rows: RowView) -> None:
-        """An empty window for each request."""
+        """Empty sets for each request."""
         for slot in rows.slots:
-            self._states[slot] = _RowState(self._empty_window())
+            self._states[slot] = RowState(self._new_sets())
 
     def ready(self, rows: RowView) -> list[bool]:
-        """True where the window holds the newest verified query."""
+        """True where the newest verified query has been seen."""
         verified = rows.column(rows.rows.verified_len)
         return [self._states[slot].seen == length for slot, length in zip(rows.slots, verified, strict=True)]
 
@@ -72,25 +109,24 @@ class SparseDrafter:
         ]
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
-        """Adds the accepted queries' weights to the windows; the sets are stale from now on."""
+        """Adds the accepted queries' weights; the sets are stale from now on."""
         for outcome in outcomes:
             state = self._states[outcome.slot]
             state.recalled = None
             if outcome.importance is not None:
-                state.window.push(outcome.importance)
+                state.sets.verified(outcome.importance)
                 state.seen = outcome.importance.shape[-1]
 
     def retire(self, rows: RowView) -> None:
-        """Drops windows and sets."""
+        """Drops weights and sets."""
         for slot in rows.slots:
             self._states.pop(slot, None)
 
-    def _empty_window(self) -> ImportanceWindow:
-        return ImportanceWindow(self._pool.shape.layers, self._pool.shape.kv_heads, WINDOW, self._pool.device)
+    def _new_sets(self) -> RowSets:
+        return WindowSets(self._pool, self._budget)
 
     def _recalled(self, rows: RowView, slot: int, base: int) -> RecallSet:
         state = self._states[slot]
         if state.recalled is None:
-            positions = select(state.window.scores(base), self._budget)
-            state.recalled = recall(self._pool, rows.rows.sequence(slot), positions, base)
+            state.recalled = recall(self._pool, rows.rows.sequence(slot), state.sets.positions(base), base)
         return state.recalled

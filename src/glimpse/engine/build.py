@@ -10,6 +10,7 @@ from glimpse import acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext
+from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
@@ -28,6 +29,8 @@ def check_names(options: EngineOptions) -> None:
     DRAFTERS.get(options.drafter)
     PACERS.get(options.pacer)
     acceptance.resolve(options.acceptance)
+    if options.refresh_sets is not None:
+        check_sets(options.refresh_sets)
 
 
 def refuse_unused(options: EngineOptions) -> None:
@@ -42,6 +45,12 @@ def refuse_unused(options: EngineOptions) -> None:
             raise ArgumentError(
                 f"{name} {getattr(options, name)} means nothing to drafter {options.drafter!r}, which reads no cache; "
                 "leave it out, or ask for drafter 'sparse'"
+            )
+    for name in ("refresh_sets", "refresh_layer"):
+        if getattr(options, name) is not None and not getattr(drafter, "refreshes", False):
+            raise ArgumentError(
+                f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}, which has no refresh "
+                "layer; leave it out, or ask for drafter 'refresh'"
             )
 
 
@@ -81,7 +90,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
             can_draft=offered.drafts,
         )
     )
-    drafter = build_drafter(DraftContext(pool, budget, nodes=pacer.most))
+    drafter = build_drafter(DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most))
     most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
         decoder=decoder,

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import torch
 
 from glimpse.cache.prefix import Key
-from glimpse.engine.face import EngineFace, admit, keep_prompt
+from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.forward import forward, load_of
 from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
@@ -32,7 +32,7 @@ class Engine:
         self.steps = 0
         self._lock = parts.lock
         self._waiting: deque[Request] = deque()
-        self._residents = Residents(parts)
+        self._residents = Residents(parts, options)
         self._running = self._residents.running
         self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
         self._settler = Settler(parts, self._running)
@@ -55,8 +55,7 @@ class Engine:
     def add(self, request: Request) -> None:
         """Queues a request; one without room for a token has ended already."""
         with self._lock:
-            if not request.finished:
-                self._waiting.append(request)
+            enqueue(self._waiting, request)
 
     def admit(self) -> None:
         """Takes waiting requests in, as far as there is room; `step` begins with it."""
@@ -71,6 +70,16 @@ class Engine:
             slot = self._residents.slot_of(request)
             if slot is not None:
                 self._retire(slot)
+
+    def preempt(self, request: Request) -> bool:
+        """See `EngineFace.preempt`."""
+        with self._lock:
+            slot = self._residents.slot_of(request)
+            if slot is None or request.finished:
+                return False
+            self._retire(slot)
+            put_back(self._waiting, request)
+            return True
 
     def keep_prompt(self, request: Request, report: Callable[[EngineFace], None]) -> Key | None:
         """See `face.keep_prompt`."""
@@ -94,6 +103,10 @@ class Engine:
         return f"a max_batch_size below {rows.capacity} or a max_context below {context} needs less"
 
     def _run(self) -> list[Progress]:
+        self._retire_finished()  # what a step that raised left
+        self._residents.publish()
+        while not self._residents.grow():
+            self.preempt(self._residents.youngest)
         self.admit()
         return self._step()
 
@@ -108,8 +121,7 @@ class Engine:
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
         progress = self._settler.commit(plan, result, self.steps)
         self._planner.halted.update(self._settler.stuck)
-        for slot in [slot for slot, request in self._running.items() if request.finished]:
-            self._retire(slot)
+        self._retire_finished()
         for made in progress:
             if made.request.hear:
                 made.request.hear(made)
@@ -117,6 +129,10 @@ class Engine:
         if not plan.prefill and all(spec.count <= parts.rows.max_draft + 1 for spec in plan.full):
             parts.costs.observe(load, time.perf_counter() - started)
         return progress
+
+    def _retire_finished(self) -> None:
+        for slot in [slot for slot, request in self._running.items() if request.finished]:
+            self._retire(slot)
 
     def _retire(self, slot: int) -> None:
         """Frees a row; whatever one part raises, the others are told too."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Protocol
 
 from glimpse.cache.prefix import Key
@@ -12,6 +14,8 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
 from glimpse.errors import GlimpseError
+
+_ARRIVALS = count(1)
 
 
 class EngineFace(Protocol):
@@ -46,6 +50,13 @@ class EngineFace(Protocol):
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
 
+    def preempt(self, request: Request) -> bool:
+        """Puts a running request back into the queue and frees what it held; False if it is not running.
+
+        Taken in again, it reads its prompt and what it has written anew and goes on from there. Its noise depends on
+        seed and position alone, so the text is the same, except with acceptance "rejection": there its law is.
+        """
+
     def keep_prompt(self, request: Request, report: Callable[[EngineFace], None]) -> Key | None:
         """Reads a request's prompt (it should ask for one token) and keeps its pages; returns their key."""
 
@@ -75,10 +86,25 @@ def keep_prompt(engine: EngineFace, request: Request, report: Callable[[EngineFa
     return request.kept
 
 
+def enqueue(waiting: deque[Request], request: Request) -> None:
+    """Puts a request into the queue, one that was there before back to its place; one that has ended stays out."""
+    if not request.finished:
+        request.arrival = request.arrival or next(_ARRIVALS)
+        insort(waiting, request, key=lambda other: other.arrival)
+
+
+def put_back(waiting: deque[Request], request: Request) -> None:
+    """Puts a request that was running into the queue again."""
+    request.preempted += 1
+    if not request.committer.token_ids:
+        request.prompt_logprobs.clear()
+    enqueue(waiting, request)
+
+
 def admit(
     waiting: deque[Request], residents: Residents, take: Callable[[int, Request], None], *, others: Callable[[], bool]
 ) -> None:
-    """First come, first served, while a row and the pages of the longest possible outcome are free.
+    """First come, first served, while a row is free and the pages a request is to have are there (`Residents.fits`).
 
     `take(slot, request)` puts a request to work; `others` says whether any request is running. A request that cannot be
     taken in ends with its error, which its caller will find there.

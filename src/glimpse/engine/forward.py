@@ -36,8 +36,10 @@ def forward(decoder: Decoder, pool: PagePool, rows: Rows, specs: list[RowSpec]) 
     def attend_layer(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         pool.write(layer, plan.slots, k, v)
         mixed, importance = attend(q, pool, plan, layer)
-        for kept, row in zip(weights, importance, strict=True):
-            if row is not None:
+        for spec, kept, row in zip(specs, weights, importance, strict=True):
+            if row is not None and spec.refresh is not None:
+                spec.refresh.hear(row)
+            elif row is not None:
                 kept.append(row.half())
         return mixed
 

@@ -18,9 +18,12 @@ def record_logprobs(request: Request, logits: Tensor, nodes: list[int], kept: li
 
 
 def record_prompt_logprobs(request: Request, start: int, logits: Tensor) -> None:
-    """Adds the logprobs of the prompt tokens that follow positions start, start + 1, ... with logits [n, vocab]."""
+    """Adds the logprobs of the prompt tokens that follow positions start, start + 1, ... with logits [n, vocab].
+
+    Of a request that has written something they are there, though its prompt may be read again.
+    """
     top = request.params.prompt_logprobs
-    if top is None or start >= len(request.prompt):
+    if top is None or start >= len(request.prompt) or request.committer.token_ids:
         return
     if start == 0:
         request.prompt_logprobs.append(None)

@@ -44,7 +44,7 @@ class MachineOptions:
         numbers: Mapping[str, Callable[[str, Any], Any]] = {
             "max_context": Integer(1),
             "max_batch_size": Integer(1),
-            "threads": Integer(1, _THREADS_A_PROCESSOR * (os.cpu_count() or 1)),
+            "threads": _threads(),
             "seed": CHECKS["seed"],
         }
         for name, check in numbers.items():
@@ -55,3 +55,13 @@ class MachineOptions:
     def dtype_on(self, device: torch.device) -> torch.dtype:
         """The dtype of weights and cache there."""
         return _AUTO[device.type] if self.dtype == "auto" else _DTYPES[self.dtype]
+
+
+def refuse_threads(threads: int | None) -> None:
+    """Raises ArgumentError for a number of CPU threads that is out of range; None is PyTorch's choice."""
+    if threads is not None:
+        _threads()("threads", threads)
+
+
+def _threads() -> Integer:
+    return Integer(1, _THREADS_A_PROCESSOR * (os.cpu_count() or 1))

@@ -17,10 +17,14 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "draft_tokens": checks.Integer(0, 256),
     "budget": checks.Number(0, 1, open_low=True),
     "budget_floor": checks.Integer(0),
+    "reserve": checks.Choice("full", "next"),
+    "prefix_reuse": checks.flag,
+    "refresh_sets": checks.text,
+    "refresh_layer": checks.Integer(0),
 }
 
 
-_OPTIONAL = ("draft_tokens", "budget", "budget_floor")
+_OPTIONAL = ("draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,17 @@ class EngineOptions:
     """Share of the context that a sparse draft reads, in (0, 1]; None: 0.1."""
     budget_floor: int | None = None
     """A sparse draft reads at least so many positions; None: 256."""
+    refresh_sets: str | None = None
+    """How the drafter `refresh` chooses sets: "heads" or "pages"; None: "heads"."""
+    refresh_layer: int | None = None
+    """The layer, from 0, at which the drafter `refresh` reads everything; None leaves it to the drafter."""
+
+    reserve: str = "full"
+    """Pages that a request must find to be taken in: "full", those of the longest output it may have; "next", those of
+    its next steps, so that more run at once, and the youngest is put back (and read again later) when pages run out."""
+    prefix_reuse: bool = True
+    """Whether a prompt that begins as an earlier one shares what the cache still has of that; a pinned one is shared
+    anyway."""
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():

@@ -48,8 +48,17 @@ class Request:
     keep: bool = False
     """Whether the pages of its prompt are to be kept when it has ended, and under which key they are."""
     kept: Key | None = None
+    arrival: int = 0
+    """Its place among all requests that were ever queued, from 1 on."""
+    preempted: int = 0
+    """How often it was put back into the queue."""
     hear: Callable[[Progress], None] | None = None
     """Told of every commit, in the step that makes it."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of its prompt and of what it has written."""
+        return len(self.prompt) + len(self.committer.token_ids)
 
     @property
     def finished(self) -> bool:

@@ -11,6 +11,7 @@ from glimpse.model.build import Consider, Progress, build_decoder
 from glimpse.model.checkpoint import Checkpoint, with_eos
 from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
+from glimpse.model.names import gguf_name
 from glimpse.model.weights.gguf import GgufWeights
 from glimpse.model.weights.gguf_file import open_gguf
 
@@ -35,4 +36,4 @@ def load_gguf(
     # Only this architecture is stored with neighbouring rotary dimensions paired.
     interleaved = {"q_proj": spec.heads, "k_proj": spec.kv_heads} if spec.architecture == "llama" else None
     decoder = build_decoder(spec, GgufWeights(file, interleaved), dtype=dtype, device=device, progress=progress)
-    return Checkpoint(file.metadata.get("general.name", path.stem), decoder, tokenizer, {})
+    return Checkpoint(gguf_name(file.metadata, path), decoder, tokenizer, {})

@@ -7,6 +7,9 @@ PACERS = Registry(
     {
         "fixed": "glimpse.pacing.fixed:FixedPacer",
         "entropy": "glimpse.pacing.entropy:EntropyPacer",
+        "fleet": "glimpse.pacing.fleet:FleetPacer",
+        "synchronised": "glimpse.pacing.synchronised:SynchronisedPacer",
+        "feedback": "glimpse.pacing.feedback:FeedbackPacer",
         "marginal": "glimpse.pacing.marginal:MarginalPacer",
     },
 )

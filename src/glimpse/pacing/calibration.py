@@ -29,6 +29,7 @@ VERSION = 1
 _MOST_SECONDS = 3600.0
 """No unit of any load takes an hour; sums of costs beyond it need not be finite."""
 _SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "vocab_size", "tied")
+_DTYPES = ("float32", "bfloat16", "float16")
 _LOG = logging.getLogger("glimpse")
 
 
@@ -91,7 +92,8 @@ def device_name(device: torch.device) -> str:
     """The GPU's name; for a CPU its model and the threads in use, which its speed depends on."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def path_of(device: str, model: str, dtype: str) -> Path:
@@ -152,6 +154,8 @@ def _parsed(value: dict[str, Any]) -> Calibration:
         raise ValueError("all costs are 0")
     if max(coefficients) > _MOST_SECONDS:
         raise ValueError(f"a cost of {max(coefficients):.3g} s is none that was measured")
+    if value["dtype"] not in _DTYPES:
+        raise ValueError(f"dtype {value['dtype']!r} is none of {', '.join(_DTYPES)}")
     return Calibration(
         device=str(value["device"]),
         model=str(value["model"]),

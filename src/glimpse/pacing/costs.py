@@ -136,16 +136,13 @@ class StepCosts:
         """Predicted seconds of a step with this load."""
         return float(load.features() @ self.coefficients)
 
-    def shares(self, rows: int, **counts: Counts) -> np.ndarray:
-        """Seconds that each of `rows` rows answers for, by its counts (those of `StepLoad`, one number or one a row).
-
-        The rows go in one step and share its constant.
-        """
+    def marginal(self, **counts: Counts) -> np.ndarray:
+        """Seconds that counts (those of `StepLoad`, numbers or arrays of one shape) add to a step that runs anyway."""
         named = dict(zip(FEATURES, self.coefficients, strict=True))
-        seconds = np.full(rows, named["step"] / max(rows, 1))
+        seconds = np.zeros(())
         for name, count in counts.items():
-            seconds += named[name] * np.asarray(count, dtype=np.float64)
-        return seconds
+            seconds = seconds + named[name] * np.asarray(count, dtype=np.float64)
+        return np.asarray(seconds)
 
     def _solve(self) -> np.ndarray:
         points = self.points()
@@ -156,4 +153,18 @@ class StepCosts:
         start = self._start * np.median(1 / (errors @ self._start))
         lean = self._lean / start**2
         moment = errors.T * counts @ errors + np.diag(lean)
-        return np.asarray(np.maximum(np.linalg.solve(moment, counts @ errors + lean * start), 0.0))
+        return _least_squares(moment, counts @ errors + lean * start)
+
+
+def _least_squares(moment: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The solution of moment x = target without negative entries: those that would be are left out of the fit.
+
+    Cut off afterwards they would leave the others fitted around something that is not there.
+    """
+    free = np.ones(len(target), dtype=bool)
+    while True:
+        found = np.zeros(len(target))
+        found[free] = np.linalg.solve(moment[np.ix_(free, free)], target[free])
+        if (found >= 0).all():
+            return found
+        free &= found >= 0

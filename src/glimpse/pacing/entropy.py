@@ -16,24 +16,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.probe import Probe
+from glimpse.pacing.rounds import RoundPrices, confidences
 
 DECAY = 0.95
 """Weight of the past in every moving average, per verified token."""
-START_SURVIVAL = 0.85
+START_SURVIVAL, SUREST = 0.85, 0.995
+"""P(accepted) at first, and the most that is ever believed."""
 START_ACCEPTED, START_REJECTED = 0.6, 1.8
 """Start values: entropies in nats of accepted and rejected drafts. Some twenty verified tokens leave them behind."""
-PLAIN_FIRST = 2
-"""Plain steps that are run before the first draft; they write text like any other."""
-FIRST_PROBE, LAST_PROBE = 48, 384
-"""Plain tokens after which drafting is tried again; doubled each time it does not pay."""
 
 
 @dataclass(slots=True)
@@ -42,9 +40,7 @@ class _RowState:
     accepted: float = START_ACCEPTED
     rejected: float = START_REJECTED
     evidence: float = 0.0
-    plain_streak: int = 0
-    probing: bool = False
-    probe_after: int = FIRST_PROBE
+    probe: Probe = field(default_factory=Probe)
 
     @property
     def logit(self) -> float:
@@ -54,22 +50,11 @@ class _RowState:
     def learn(self, entropy: float, survived: bool) -> None:
         """Counts one verified token."""
         self.evidence = _average(self.evidence, abs(entropy - self.rejected) - abs(entropy - self.accepted))
-        self.survival = min(max(_average(self.survival, float(survived)), 0.02), 0.995)
+        self.survival = min(max(_average(self.survival, float(survived)), 0.02), SUREST)
         if survived:
             self.accepted = _average(self.accepted, entropy)
         else:
             self.rejected = _average(self.rejected, entropy)
-
-    def count(self, drafted: bool) -> None:
-        """Counts one step, and whether it verified a draft; after enough plain ones a draft is tried all the same."""
-        self.plain_streak = 0 if drafted else self.plain_streak + 1
-        if drafted and self.probing:
-            self.probing = False
-            self.probe_after = min(2 * self.probe_after, LAST_PROBE)
-        elif drafted:
-            self.probe_after = FIRST_PROBE
-        elif self.plain_streak >= self.probe_after:
-            self.probing = True
 
 
 def _average(old: float, new: float) -> float:
@@ -83,9 +68,8 @@ class EntropyPacer:
     DEFAULT_MOST = 16
 
     def __init__(self, context: PaceContext) -> None:
-        self._costs: StepCosts = context.costs
+        self._prices = RoundPrices(context.costs, context.draft_positions)
         self._at_once = context.drafts_at_once
-        self._positions = context.draft_positions
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._states: dict[int, _RowState] = {}
@@ -104,7 +88,7 @@ class EntropyPacer:
         """Draft one more where some longer draft is worth more per second than verifying now."""
         drafted = rows.column(rows.rows.draft_len)
         more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
-        if not any(drafted) and self._plain_is_unknown(rows):
+        if not any(drafted) and self._prices.plain_is_unknown(rows):
             return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
         if self._at_once:
             return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in more], more)
@@ -115,11 +99,9 @@ class EntropyPacer:
         drafted = rows.column(rows.rows.draft_len)
         if not any(drafted):
             return drafted
-        columns = np.arange(max(drafted))
-        chances = rows.rows.draft_confidence[list(rows.slots), : max(drafted)].numpy().astype(np.float64)
-        rates = self._rates(rows, np.where(columns < np.array(drafted)[:, None], chances, 0.0), drafting=False)
+        rates = self._prices.rates(rows, confidences(rows, drafted), drafting=False)
         return [
-            best if best or not self._states[slot].probing else min(have, 2)
+            best if best or not self._states[slot].probe.due else min(have, 2)
             for slot, have, best in zip(rows.slots, drafted, rates.argmax(1).tolist(), strict=True)
         ]
 
@@ -127,7 +109,7 @@ class EntropyPacer:
         """Moves the averages by the tokens that were judged: the accepted ones and the first rejected."""
         for outcome in outcomes:
             state = self._states[outcome.slot]
-            state.count(bool(outcome.drafted))
+            state.probe.count(bool(outcome.drafted))
             if not outcome.drafted or self._at_once:
                 continue
             judged = min(outcome.accepted + 1, outcome.drafted)
@@ -139,26 +121,27 @@ class EntropyPacer:
         for slot in rows.slots:
             self._states.pop(slot, None)
 
-    def _plain_is_unknown(self, rows: RowView) -> bool:
-        """Whether plain steps of these rows have hardly run yet: they are what drafting must beat."""
-        lengths = rows.column(rows.rows.committed_len)
-        plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
-        return self._costs.seen(plain) < PLAIN_FIRST
-
     def _decide_one_more(self, rows: RowView, have: np.ndarray, left: np.ndarray) -> list[Action]:
         """For drafts of `have` [R] tokens and room for `left` [R] more."""
         columns = np.arange(max(1, int((have + np.maximum(left, 0)).max())))
         chances = self._chances(rows, have, len(columns))
         # A token there is no room for adds nothing, and costs.
-        rates = self._rates(rows, np.where(columns < (have + left)[:, None], chances, 0.0), drafting=True)
+        rates = self._prices.rates(rows, np.where(columns < (have + left)[:, None], chances, 0.0), drafting=True)
         now = np.take_along_axis(rates, have[:, None], 1)[:, 0]
         later = np.where(np.arange(rates.shape[1]) > have[:, None], rates, -np.inf).max(1)
-        probing = np.array([self._states[slot].probing for slot in rows.slots])
-        drafts = (left > 0) & ((later > now) | ((have == 0) & probing))
+        drafts = (left > 0) & ((later > now) | ((have == 0) & self._worth_trying(rows, len(columns))))
         return [
             Action.DRAFT if more else Action.VERIFY if some else Action.PLAIN
             for more, some in zip(drafts.tolist(), have.tolist(), strict=True)
         ]
+
+    def _worth_trying(self, rows: RowView, most: int) -> np.ndarray:
+        """[R] bool: rows whose trial is due, and would pay if nearly all of a draft were accepted."""
+        due = np.array([self._states[slot].probe.due for slot in rows.slots])
+        if not due.any():
+            return due
+        rates = self._prices.rates(rows, np.full((len(due), most), SUREST), drafting=True)
+        return np.asarray(due & (rates.max(1) > rates[:, 0]))
 
     def _chances(self, rows: RowView, have: np.ndarray, count: int) -> np.ndarray:
         """[R, count]: P(accepted, given that all before it were) of each draft token, there or still to come."""
@@ -168,25 +151,6 @@ class EntropyPacer:
         entropies[:, : there.shape[1]] = there
         running = np.array([[state.survival] for state in states])
         return np.where(np.arange(count) < have[:, None], survivals(states, entropies), running)
-
-    def _rates(self, rows: RowView, chances: np.ndarray, *, drafting: bool) -> np.ndarray:
-        """[R, k + 1]: expected tokens per second of verifying 0 (plain decoding), 1, ..., k draft tokens."""
-        begun = np.zeros((len(rows), 1))
-        tokens = 1 + np.concatenate([begun, np.cumsum(np.cumprod(chances, 1), 1)], 1)
-        lengths, counts = rows.column(rows.rows.committed_len), np.arange(tokens.shape[1])
-        plain, one_more = (self._full(count, np.array(lengths)) for count in (1, 2))
-        seconds = plain + (one_more - plain) * counts
-        if drafting:
-            positions = [self._positions(length) for length in lengths]
-            step = self._costs.shares(len(rows), draft_tokens=1, draft_kv=positions)[:, None]
-            begin = self._costs.seconds(StepLoad(rounds=1)) - self._costs.seconds(StepLoad())
-            seconds[:, 1:] += begin + step * counts[1:]
-        return np.asarray(tokens / seconds)
-
-    def _full(self, count: int, lengths: np.ndarray) -> np.ndarray:
-        """[R, 1]: seconds of rows of `lengths` [R] that read everything with `count` tokens each."""
-        kv, pairs = lengths + count, count * lengths
-        return self._costs.shares(len(lengths), full_tokens=count, full_kv=kv, pairs=pairs)[:, None]
 
 
 def survivals(states: Sequence[_RowState], entropies: np.ndarray) -> np.ndarray:

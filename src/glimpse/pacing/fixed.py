@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Decisions, PaceContext, draft_up_to
 
 
 class FixedPacer:
@@ -30,13 +30,7 @@ class FixedPacer:
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Draft until the length is reached or there is no room."""
-        drafted = rows.column(rows.rows.draft_len)
-        more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
-        actions = [
-            Action.DRAFT if left > 0 else Action.VERIFY if have else Action.PLAIN
-            for have, left in zip(drafted, more, strict=True)
-        ]
-        return Decisions(actions, more)
+        return draft_up_to([self.most] * len(rows), rows, room)
 
     def trim(self, rows: RowView) -> list[int]:
         """All of it."""

@@ -31,6 +31,17 @@ class Decisions:
     """How many more tokens are worth drafting, for a drafter that drafts at once."""
 
 
+def draft_up_to(lengths: list[int], rows: RowView, room: list[int]) -> Decisions:
+    """Each row drafts until its draft has `lengths[i]` tokens or there is no room, then verifies."""
+    drafted = rows.column(rows.rows.draft_len)
+    more = [max(0, min(length - have, most)) for length, have, most in zip(lengths, drafted, room, strict=True)]
+    actions = [
+        Action.DRAFT if left else Action.VERIFY if have else Action.PLAIN
+        for have, left in zip(drafted, more, strict=True)
+    ]
+    return Decisions(actions, more)
+
+
 @dataclass(frozen=True, slots=True)
 class PaceContext:
     """What a pacer may be built from."""

@@ -40,7 +40,8 @@ def _sparse(plan: Plan, drafted: int, speedup: float) -> str:
     return (
         f"the cache is {plan.r:.1f} times the weights that a step reads, and a draft step over {plan.share:.0%} of it "
         f"costs {plan.c:.2f} of a plain step. At the acceptance measured on book text ({TYPICAL.first:g} falling to "
-        f"{TYPICAL.last:g}) drafts of {drafted} give {speedup:.2f}x; {_break_even(plan)}."
+        f"{TYPICAL.last:g}) drafts of {drafted} give {speedup:.2f}x; {_break_even(plan)}. What lookup gives holds "
+        "for text that repeats its prompt or itself: elsewhere little of what it finds is accepted."
     )
 
 

@@ -148,7 +148,9 @@ class _Bench:
     def __init__(self, loaded: Loaded, effort: Effort, drafts: int) -> None:
         drafter = "sparse" if drafts else "none"
         self._loaded, self._effort = loaded, effort
-        self._engine = build_engine(loaded, EngineOptions(drafter=drafter, pacer="fixed", draft_tokens=drafts))
+        # The prompts are noise: nobody may come to share what was computed of them.
+        options = EngineOptions(drafter=drafter, pacer="fixed", draft_tokens=drafts, prefix_reuse=False)
+        self._engine = build_engine(loaded, options)
 
     def run(self, cell: _Cell, until: float) -> None:
         """Rounds of one cell until there are enough, or time is up."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, ModelError
 from glimpse.model.rope import RopeSpec
 from glimpse.model.rope_scaling import Plain
 from glimpse.model.spec import DecoderSpec
 
+_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+"""Without weights to compare with, nobody would notice a default in the place of one of these."""
 DEMO_SPEC = DecoderSpec(
     architecture="llama",
     vocab_size=49152,
@@ -49,4 +51,9 @@ def read_spec(model: str) -> DecoderSpec:
     folder = path.parent if path.name == "config.json" and path.is_file() else path
     if not folder.is_dir():
         raise ArgumentError(f"no such model: {model} (expected 'demo', a folder with a config.json or a .gguf file)")
-    return spec_from_config(read_config(folder), str(folder / "config.json"))
+    raw, label = read_config(folder), str(folder / "config.json")
+    found = spec_from_config(raw, label)
+    missing = [name for name in _SIZES if name not in raw]
+    if missing:
+        raise ModelError(f"{label}: {', '.join(missing)} missing; filled in, they would be another model's")
+    return found

@@ -79,6 +79,19 @@ class Integer:
         return int(value)
 
 
+class Choice:
+    """One of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+
+    def __call__(self, name: str, value: Any) -> str:
+        """`value` as it is."""
+        if value not in self._words:
+            raise refuse(name, value, " or ".join(map(repr, self._words)))
+        return str(value)
+
+
 def flag(name: str, value: Any) -> bool:
     """True or False, nothing that merely looks like it."""
     if not isinstance(value, bool):

@@ -88,6 +88,36 @@ def attention_case(
     return launch
 
 
+def mixed_case(heads: int, kv_heads: int, dim: int) -> Case:
+    from glimpse.attention.triton.attention import HeadShape, Importance, Paged
+    from glimpse.attention.triton.mixed import feed_mixed
+    from glimpse.attention.triton.picking import RowSettings, Sample
+    from glimpse.attention.triton.recalled import Recalled
+    from glimpse.attention.triton.rows import Verdict, commit, record
+
+    def launch() -> None:
+        shape, ints, tokens = HeadShape(heads, kv_heads, dim), torch.zeros(64, dtype=torch.int32), torch.zeros(64, 128)
+        tokens, table, floats = tokens.long(), torch.zeros(64, 8, dtype=torch.int32), torch.zeros(64, 8)
+        made = feed_mixed(tokens, *[ints] * 5, table, torch.zeros(97, 64, dtype=BF16), 128, 9, 16)
+        fed, ragged = made.fed, made.ragged
+        q, kv = torch.zeros(128, heads, dim, dtype=BF16), torch.zeros(kv_heads, 64, dim, dtype=BF16)
+        reference, scores = torch.zeros(64, heads), torch.zeros(64, kv_heads, 64, dtype=BF16)
+        importance, selected = Importance(scores, reference, reference), torch.zeros(64, kv_heads, 512).int()
+        Paged(shape, 64, 9, 16, "cpu")(
+            q, kv, kv, table, fed.lengths, counts=fed.counts, ragged=ragged, importance=importance
+        )
+        Recalled(shape, 64, 16, "cpu")(q, kv, kv, selected, *[ints] * 3, table, ragged=ragged)
+        record(tokens, fed.positions, fed.ids, *[floats[:, 0]] * 2, ints, ints, floats, floats, ragged=ragged)
+        verdict = Verdict(ints, tokens[:, :9].contiguous(), ints, ints)
+        commit(tokens, fed, fed.ids, torch.zeros(128), *[ints] * 4, verdict, ragged=ragged, queries=9)
+        double, settings = torch.ones(64, dtype=torch.float64), torch.ones(64, dtype=torch.int64)
+        law = RowSettings(double, settings, double, double)
+        logits, pick = torch.zeros(128, 49152, dtype=BF16), Sample(128, 49152, "cpu")
+        pick(logits, law, settings, fed.positions, ahead=1, owners=ragged.owners)
+
+    return launch
+
+
 def recalled_case(heads: int, kv_heads: int, dim: int, pieces: int) -> Case:
     from glimpse.attention.triton.attention import HeadShape
     from glimpse.attention.triton.recalled import Recalled, RecalledConfig
@@ -193,6 +223,8 @@ CASES: dict[str, Case] = {
     "tree-8b": attention_case(32, 8, 128, 64, True, BF16, tree=True),
     "decode-135m": attention_case(9, 3, 64, 1, False, BF16),
     "verify-135m": attention_case(9, 3, 64, 9, True, BF16),
+    "mixed-8b": mixed_case(32, 8, 128),
+    "mixed-135m": mixed_case(9, 3, 64),
     "draft-8b": recalled_case(32, 8, 128, 8),
     "draft-135m": recalled_case(9, 3, 64, 1),
     "select": select_case(),

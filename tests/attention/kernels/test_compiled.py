@@ -16,6 +16,7 @@ CASES = (
     "verify-8b",
     "verify-135m",
     "tree-8b",
+    "mixed-8b",
     "draft-8b",
     "draft-135m",
     "select",

@@ -24,8 +24,8 @@ def test_a_cell_in_full_and_in_short():
         ("demo", "cell 'demo' is not of the form [MODEL[@SHAPE]:]CONTEXTxROWS"),
         ("demo:8000x1:4-8", "is not of the form"),
         ("demo@70b:8000x1", "unknown shape '70b'; known: llama-3.1-8b, 1.7b"),
-        ("demo:8000x0", "rows must be at least 1"),
-        ("demo:8000x1:0", "draft lengths from 1 to 64"),
+        ("demo:8000x0", "rows must be from 1 to 4,096"),
+        ("demo:8000x1:0", "draft lengths 0: each must be from 1 to 64"),
         ("demo:8x1", "a context of at least 64"),
     ],
 )

@@ -77,7 +77,7 @@ def test_prompts_are_read_in_parts_over_scattered_pages(llm, monkeypatch):
     prompts, pool = prompts_of(llm, 10, 57), llm.loaded.pool
     right = ids_of(llm.generate(prompts, greedy(4)))
     held = [page for first in (1, 3, 5) for page in pool.allocate(1, first)]
-    device = on_device(llm, **SPARSE)
+    device = on_device(llm, **SPARSE, prefix_reuse=False)
     engine, (short, long) = device._engine, device._requests(prompts, greedy(4))
     engine.add(short)
     engine.add(long)
@@ -167,3 +167,36 @@ def test_a_row_may_fill_its_context(llm):
     assert len(found.token_ids) == 3
     assert found.finish_reason == "length"
     assert [list(found.token_ids)] == ids_of(llm.generate([prompt], greedy(3)))
+
+
+@pytest.mark.parametrize("options", [SPARSE, LOOKUP])
+def test_a_request_put_back_goes_on_with_the_same_tokens(llm, options):
+    """With steps in flight, and just after it was read; one that decodes eagerly too."""
+    prompts, params = prompts_of(llm, 20, 33), [greedy(8), greedy(3, repetition_penalty=1.3)]
+    right = ids_of(llm.generate(prompts, params))
+    device = on_device(llm, **options)
+    engine, requests = device._engine, device._requests(prompts, params)
+    for request in requests:
+        engine.add(request)
+    for _ in range(2):
+        engine.step()
+        assert engine.preempt(requests[0])
+    assert engine.preempt(requests[1])
+    while engine.busy:
+        engine.step()
+    assert [list(request.committer.token_ids) for request in requests] == right
+    assert [request.preempted for request in requests] == [2, 1]
+
+
+def test_the_youngest_is_put_back_when_pages_run_out(llm, monkeypatch):
+    """Two pages each at first, three in the end, of five: the second makes room for the first."""
+    monkeypatch.setattr("glimpse.engine.residents._HEADROOM", 0)
+    prompts, pool = prompts_of(llm, 25, 24), llm.loaded.pool
+    right = ids_of(llm.generate(prompts, greedy(9)))
+    device = on_device(llm, reserve="next", prefix_reuse=False)
+    requests = device._requests(prompts, greedy(9))
+    held = pool.allocate(pool.free_pages - 5, 99)
+    device._run(requests)
+    pool.release(held)
+    assert [list(request.committer.token_ids) for request in requests] == right
+    assert [request.preempted for request in requests] == [0, 1]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from glimpse.attention.triton.mixed import Want
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.recall import RecallBudget
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.launch import Launcher
+from glimpse.engine.device.launch import Launcher, token_bucket
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRows
 from tiny import tiny_decoder
@@ -61,3 +62,16 @@ def test_shapes_not_used_for_longest_are_given_up(core, monkeypatch):
     assert launcher._work(1, 1) is made[0]
     launcher._work(4, 1)
     assert list(launcher._works) == [(1, 1), (4, 1)]
+
+
+def test_tokens_of_mixed_steps_share_few_sizes():
+    sizes = sorted({token_bucket(tokens) for tokens in range(1, 130)})
+    assert sizes == [1, 2, 4, 8, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160]
+    assert all(token_bucket(tokens) >= tokens for tokens in range(1, 2000))
+    assert max(token_bucket(tokens) / tokens for tokens in range(16, 2000)) <= 1.25
+
+
+def test_a_mixed_step_has_room_for_all_that_rows_may_feed(core):
+    wants, pending = (Want.DRAFT, Want.ADD, Want.PLAIN, Want.IDLE, Want.ANEW), (5, 6, 7, 8, 0)
+    assert [want.tokens(have) for want, have in zip(wants, pending, strict=True)] == [1, 7, 1, 0, 1]
+    assert Launcher(core, exact=False).tokens(wants, pending) == 16

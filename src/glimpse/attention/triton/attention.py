@@ -10,6 +10,7 @@ from torch import Tensor
 from glimpse.attention.triton.join import LOG2E, join_kernel
 from glimpse.attention.triton.linked import launch_options
 from glimpse.attention.triton.paged import paged_kernel
+from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
@@ -129,6 +130,7 @@ class Paged:
         lengths: Tensor,
         *,
         counts: Tensor | None = None,
+        ragged: Ragged | None = None,
         tree: Tensor | None = None,
         importance: Importance | None = None,
         out: Tensor | None = None,
@@ -138,12 +140,13 @@ class Paged:
         `keys`, `values` [kv_heads, slots, head_dim] are one layer of the pool; `table` [rows, pages] int32; `lengths`
         as planned. `counts` [rows] int32: real tokens of each row (None: all `queries`); the others come out as zeros.
         Token i of a row sees everything before the row's tokens, and of these 0 to i, or those whose bit is set in
-        `tree` [rows, queries] int64. The keys and values of the rows' tokens are in the pool already. Each token's
-        heads lie together in `q`; all else is contiguous.
+        `tree` [rows, queries] int64. `ragged`: `q` and the result are [N, heads, head_dim] instead, the tokens of each
+        row where that says, at most `queries` of them; rows with a count of 0 are passed over. The keys and values of
+        the rows' tokens are in the pool already. Each token's heads lie together in `q`; all else is contiguous.
         """
         out = q.new_empty(q.shape) if out is None else out
-        self._pieces(q, keys, values, table, lengths, counts, tree, importance)
-        self._join(out, counts, importance)
+        self._pieces(q, keys, values, table, lengths, counts, ragged, tree, importance)
+        self._join(out, counts, ragged, importance)
         return out
 
     def _pieces(
@@ -154,28 +157,33 @@ class Paged:
         table: Tensor,
         lengths: Tensor,
         counts: Tensor | None,
+        ragged: Ragged | None,
         tree: Tensor | None,
         importance: Importance | None,
     ) -> None:
         shape, config = self.shape, self.config
         weights = None if importance is None else importance.weights
         paged_kernel[(shape.kv_heads * self.tiles, self.splits.items)](
-            q, keys, values, table, lengths, counts, tree, self.splits.work, self.part_out, self.part_lse,
+            q, keys, values, table, lengths, counts, None if ragged is None else ragged.firsts, tree,
+            self.splits.work, self.part_out, self.part_lse,
             None if importance is None else importance.scores,
             None if importance is None else importance.reference,
             weights, self.splits.items, q.stride(0), keys.stride(0), table.stride(0),
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
-            BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, TREE=tree is not None,
-            IMPORTANCE=importance is not None, WEIGHTED=weights is not None, PRODUCT=self.folded >= PRODUCT_FROM,
+            BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, RAGGED=ragged is not None,
+            TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
+            PRODUCT=self.folded >= PRODUCT_FROM,
             num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 
-    def _join(self, out: Tensor, counts: Tensor | None, importance: Importance | None) -> None:
-        join_kernel[(self.rows * self.queries, self.shape.heads)](
-            self.part_out, self.part_lse, self.splits.first, counts, out,
+    def _join(self, out: Tensor, counts: Tensor | None, ragged: Ragged | None, importance: Importance | None) -> None:
+        firsts, owners = (None, None) if ragged is None else (ragged.firsts, ragged.owners)
+        join_kernel[(len(out), self.shape.heads)](
+            self.part_out, self.part_lse, self.splits.first, counts, firsts, owners, out,
             None if importance is None else importance.reference_out,
-            PAD=padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None, REFERENCE=importance is not None,
+            PAD=padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None, RAGGED=ragged is not None,
+            REFERENCE=importance is not None,
             num_warps=4 if self.chunk > 16 else 2, **self._sizes(),
         )  # fmt: skip
 

@@ -75,6 +75,8 @@ def join_kernel(
     part_lse: tl.tensor,
     first: tl.tensor,
     counts: tl.tensor,
+    firsts: tl.tensor,
+    owners: tl.tensor,
     out: tl.tensor,
     reference_out: tl.tensor,
     KV_HEADS: tl.constexpr,
@@ -88,14 +90,24 @@ def join_kernel(
     PAD: tl.constexpr,
     CHUNK: tl.constexpr,
     COUNTS: tl.constexpr,
+    RAGGED: tl.constexpr,
     REFERENCE: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
-    """Joins the pieces of one query and head; the row's first query also writes the head's mean log-sum-exp."""
+    """Joins the pieces of one query and head; the row's first query also writes the head's mean log-sum-exp.
+
+    RAGGED: tokens without a row come out as zeros, and those of rows without a count are left to others.
+    """
     await_previous(LINKED)
     release(LINKED)
     token, q_head = tl.program_id(0), tl.program_id(1)
     row, query = token // QUERIES, token % QUERIES
+    owned = token >= 0
+    if RAGGED:
+        owner = tl.load(owners + token)
+        owned = owner >= 0
+        row = tl.maximum(owner, 0)
+        query = token - tl.load(firsts + row)
     head, in_group = q_head // GROUP, q_head % GROUP
     begin = tl.load(first + row)
     pieces = tl.load(first + row + 1) - begin
@@ -104,11 +116,14 @@ def join_kernel(
         count = tl.load(counts + row)
     PIECE: tl.constexpr = KV_HEADS * TILES * M
     place = begin.to(tl.int64) * PIECE + (head * TILES + query // EACH) * M + query % EACH * GROUP + in_group
-    pieces = tl.where(query < count, pieces, 0)
+    pieces = tl.where((query < count) & owned, pieces, 0)
     lse, mixed = join(part_out, part_lse, place, PIECE, pieces, 1, 1, DIM, DIM_PAD, CHUNK)
     d = tl.arange(0, DIM_PAD)
     at = out + (token * (KV_HEADS * GROUP) + q_head) * DIM + d[None, :]
-    tl.store(at, mixed.to(out.dtype.element_ty), mask=(d < DIM)[None, :])
+    mine = d < DIM
+    if RAGGED:
+        mine = mine & ((count > 0) | (owner < 0))
+    tl.store(at, mixed.to(out.dtype.element_ty), mask=mine[None, :])
     seen = tl.max(lse, 0)
     if REFERENCE and (query == 0) & (seen > float("-inf")):
         counted = tl.minimum(count, EACH)

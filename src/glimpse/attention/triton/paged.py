@@ -103,6 +103,7 @@ def paged_kernel(
     table: tl.tensor,
     lengths: tl.tensor,
     counts: tl.tensor,
+    firsts: tl.tensor,
     tree: tl.tensor,
     work: tl.tensor,
     part_out: tl.tensor,
@@ -127,6 +128,7 @@ def paged_kernel(
     PAGE: tl.constexpr,
     BLOCK: tl.constexpr,
     COUNTS: tl.constexpr,
+    RAGGED: tl.constexpr,
     TREE: tl.constexpr,
     IMPORTANCE: tl.constexpr,
     WEIGHTED: tl.constexpr,
@@ -145,12 +147,17 @@ def paged_kernel(
     count = QUERIES
     if COUNTS:
         count = tl.load(counts + row)
+    if tile * EACH >= count:
+        return
+    first = row * QUERIES
+    if RAGGED:
+        first = tl.load(firsts + row)
     base = length - count
     m, d = tl.arange(0, M), tl.arange(0, DIM_PAD)
     query, in_group = tile * EACH + m // GROUP, m % GROUP
     real = (query < count) & (m < EACH * GROUP)
     q_head = head * GROUP + in_group
-    q_at = q + ((row * QUERIES + query) * q_stride + q_head * DIM)[:, None] + d[None, :]
+    q_at = q + ((first + query) * q_stride + q_head * DIM)[:, None] + d[None, :]
     q_block = tl.load(q_at, mask=real[:, None] & (d < DIM)[None, :], other=0.0)
     table += row * table_stride
     keys += head.to(tl.int64) * head_stride

@@ -84,15 +84,26 @@ class Sample:
         salts: Tensor | None = None,
         *,
         ahead: int = 0,
+        owners: Tensor | None = None,
     ) -> Picks:
         """The picks of `logits` [N, vocab or more] (float32 or bfloat16, rows contiguous).
 
         `seeds`, `positions` and `salts` [N] int64 key the noise as in `glimpse.sampling.noise`; no salts: 0.
-        `ahead` is added to the positions.
+        `ahead` is added to the positions. `owners` [N] int32: `settings` and `seeds` are those of fewer rows, and these
+        say whose each is (-1: padding, whatever comes out).
         """
         config, picks = self.config, self.picks
-        keyed = (settings.temperature, settings.top_k, settings.top_p, settings.log_min_p, seeds, positions, salts)
-        options = {"ROLE": self.role, "SALTED": salts is not None, "AHEAD": ahead}
+        keyed = (
+            settings.temperature,
+            settings.top_k,
+            settings.top_p,
+            settings.log_min_p,
+            seeds,
+            positions,
+            salts,
+            owners,
+        )
+        options = {"ROLE": self.role, "SALTED": salts is not None, "OWNED": owners is not None, "AHEAD": ahead}
         summary_kernel[(self.rows, self.blocks)](
             logits, *keyed, self.summary, self.peaks, logits.stride(0), self.vocab, self.blocks,
             GROUP=config.group, GROUPS=config.groups, num_warps=config.warps, **options,

@@ -18,6 +18,7 @@ from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.join import LOG2E, is_last, join
 from glimpse.attention.triton.linked import await_previous, launch_options, release
 from glimpse.attention.triton.paged import slots_at, softmax_step
+from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.errors import ArgumentError
 
@@ -64,6 +65,7 @@ def recalled_kernel(
     bases: tl.tensor,
     lengths: tl.tensor,
     table: tl.tensor,
+    firsts: tl.tensor,
     part_out: tl.tensor,
     part_lse: tl.tensor,
     arrived: tl.tensor,
@@ -86,6 +88,7 @@ def recalled_kernel(
     PIECES: tl.constexpr,
     PLACES: tl.constexpr,
     SHARE: tl.constexpr,
+    RAGGED: tl.constexpr,
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row and key/value head; see `Recalled` for the tensors."""
@@ -112,9 +115,14 @@ def recalled_kernel(
 
     # The rows' lengths are of this very step: a chain of early launches may get here before they are written.
     length = tl.load(lengths + row)
+    token, mine = row, row >= 0
+    if RAGGED:
+        # A row that does not draft has tokens too, which are not this kernel's.
+        token, mine = tl.load(firsts + row), length > 0
+        end = tl.where(mine, end, 0)
     m, d = tl.arange(0, M), tl.arange(0, DIM_PAD)
     wanted = (m < GROUP)[:, None] & (d < DIM)[None, :]
-    q_at = q + row * q_stride + (head * GROUP + m)[:, None] * DIM + d[None, :]
+    q_at = q + token * q_stride + (head * GROUP + m)[:, None] * DIM + d[None, :]
     q_block = tl.load(q_at, mask=wanted, other=0.0)
     peak = tl.full((M,), float("-inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
@@ -135,9 +143,9 @@ def recalled_kernel(
 
     found = (total > 0) & (length > 0)
     mixed = tl.where(found[:, None], mixed / tl.where(found, total, 1.0)[:, None], 0.0)
-    heads = row * (KV_HEADS * GROUP) + head * GROUP
+    heads = token * (KV_HEADS * GROUP) + head * GROUP
     if pieces == 1:
-        tl.store(out + (heads + m)[:, None] * DIM + d[None, :], mixed.to(out.dtype.element_ty), mask=wanted)
+        tl.store(out + (heads + m)[:, None] * DIM + d[None, :], mixed.to(out.dtype.element_ty), mask=wanted & mine)
     else:
         place = ((row * KV_HEADS + head) * PIECES).to(tl.int64) * GROUP
         part = place + piece * GROUP + m
@@ -146,7 +154,7 @@ def recalled_kernel(
         if is_last(arrived + row * KV_HEADS + head, pieces):
             _, joined = join(part_out, part_lse, place, GROUP, pieces, GROUP, GROUP_PAD, DIM, DIM_PAD, PIECES)
             g = tl.arange(0, GROUP_PAD)
-            fits = (g < GROUP)[:, None] & (d < DIM)[None, :]
+            fits = (g < GROUP)[:, None] & (d < DIM)[None, :] & mine
             tl.store(out + (heads + g)[:, None] * DIM + d[None, :], joined.to(out.dtype.element_ty), mask=fits)
 
 
@@ -206,6 +214,7 @@ class Recalled:
         lengths: Tensor,
         table: Tensor,
         *,
+        ragged: Ragged | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
         """Attention of one layer: [rows, heads, head_dim], like `q`, scale 1 / sqrt(head_dim).
@@ -213,6 +222,8 @@ class Recalled:
         Row r reads the slots `selected` [rows, kv_heads, B] int32 (last dimension contiguous), the first `counts`
         [rows] of each head, and then its positions from `bases` [rows] up to `lengths` [rows] through `table` [rows,
         pages], int32 all. The length counts its own token, whose keys and values are in the pool already. 0: idle.
+        `ragged`: `q` and the result are [N, heads, head_dim] instead, each row's token where that says, and idle rows
+        are passed over.
         Each token's heads lie together in `q`; all else is contiguous. Linked, the kernel launched just before may
         write `q`, `out` and the tail's keys and values, and nothing else that is read here: a selection must be
         followed by another launch first.
@@ -220,13 +231,14 @@ class Recalled:
         out = q.new_empty(q.shape) if out is None else out
         shape, config, places = self.shape, self.config, selected.shape[-1]
         recalled_kernel[(config.pieces, shape.kv_heads, self.rows)](
-            q, keys, values, selected, counts, bases, lengths, table, self.part_out, self.part_lse, self.arrived, out,
+            q, keys, values, selected, counts, bases, lengths, table, None if ragged is None else ragged.firsts,
+            self.part_out, self.part_lse, self.arrived, out,
             q.stride(0), keys.stride(0), selected.stride(0), selected.stride(1), table.stride(0),
             float(shape.head_dim**-0.5 * LOG2E.value),
             KV_HEADS=shape.kv_heads, GROUP=shape.group, GROUP_PAD=padded(shape.group), M=padded(shape.group, 16),
             DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), PAGE=self.page_size, BLOCK=config.block, TAIL=TAIL,
             PIECES=config.pieces, PLACES=places, SHARE=-(-places // (config.pieces * config.block)) * config.block,
-            num_warps=config.warps, num_stages=config.stages,
+            RAGGED=ragged is not None, num_warps=config.warps, num_stages=config.stages,
             **launch_options(config.linked),
         )  # fmt: skip
         return out

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.sizes import padded
 
 
@@ -119,29 +120,38 @@ def _record_kernel(
     active: tl.tensor,
     confidence: tl.tensor,
     entropy: tl.tensor,
+    firsts: tl.tensor,
     tokens_stride: tl.tensor,
     most: tl.tensor,
+    RAGGED: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
+    token = row
+    if RAGGED:
+        token = tl.load(firsts + row)
     alive = tl.load(active + row)
     if alive > 0:
         count = tl.load(drafted + row)
-        after = tl.load(positions + row) + 1
-        tl.store(tokens + row.to(tl.int64) * tokens_stride + after, tl.load(picks + row), mask=after < tokens_stride)
+        after = tl.load(positions + token) + 1
+        tl.store(tokens + row.to(tl.int64) * tokens_stride + after, tl.load(picks + token), mask=after < tokens_stride)
         place = row * most + tl.minimum(count, most - 1)
-        tl.store(confidence + place, tl.load(probabilities + row))
-        tl.store(entropy + place, tl.load(entropies + row))
+        tl.store(confidence + place, tl.load(probabilities + token))
+        tl.store(entropy + place, tl.load(entropies + token))
         tl.store(drafted + row, count + 1)
 
 
 def record(
     tokens: Tensor, positions: Tensor, picks: Tensor, probabilities: Tensor, entropies: Tensor, drafted: Tensor,
-    active: Tensor, confidence: Tensor, entropy: Tensor,
+    active: Tensor, confidence: Tensor, entropy: Tensor, *, ragged: Ragged | None = None,
 ) -> None:  # fmt: skip
-    """Puts a draft token behind `positions` [B] in `tokens` [B, width], its numbers into [B, most], and counts it."""
+    """Puts a draft token behind `positions` [B] in `tokens` [B, width], its numbers into [B, most], and counts it.
+
+    `ragged`: what the step gave is [N], each row's where that says.
+    """
     _record_kernel[(tokens.shape[0],)](
         tokens, positions, picks, probabilities, entropies, drafted, active, confidence, entropy,
-        tokens.stride(0), confidence.shape[1], num_warps=1,
+        None if ragged is None else ragged.firsts, tokens.stride(0), confidence.shape[1], RAGGED=ragged is not None,
+        num_warps=1,
     )  # fmt: skip
 
 
@@ -163,11 +173,13 @@ def _commit_kernel(
     entropies: tl.tensor,
     judged: tl.tensor,
     broken: tl.tensor,
+    firsts: tl.tensor,
     tokens_stride: tl.tensor,
     committed_stride: tl.tensor,
     QUERIES: tl.constexpr,
     PAD: tl.constexpr,
     COUNTED: tl.constexpr,
+    RAGGED: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
     node = tl.arange(0, PAD)
@@ -175,28 +187,33 @@ def _commit_kernel(
     fed = QUERIES
     if COUNTED:
         fed = tl.load(own + row)
+    first = row * QUERIES
+    if RAGGED:
+        first = tl.load(firsts + row)
+        # A row that verifies nothing stays as it is.
+        alive = alive * (fed > 0).to(tl.int32)
     inside = node < fed
-    pick = tl.load(picks + row * QUERIES + node, mask=inside, other=-1)
-    draft = tl.load(ids + row * QUERIES + node + 1, mask=node < fed - 1, other=-2)
+    pick = tl.load(picks + first + node, mask=inside, other=-1)
+    draft = tl.load(ids + first + node + 1, mask=node < fed - 1, other=-2)
     accepted = tl.min(tl.where(pick == draft, PAD, node), 0)
     count = (accepted + 1) * alive
     # Logits that are not finite have such an entropy. Behind a rejected token plain decoding would not have met them.
-    entropy = tl.load(entropies + row * QUERIES + node, mask=node < count, other=0.0)
+    entropy = tl.load(entropies + first + node, mask=node < count, other=0.0)
     sound = tl.min((entropy - entropy == 0).to(tl.int32), 0)
     count = count * sound
     tl.store(broken + row, 1 - sound)
     tl.store(judged + row, (fed - 1) * alive)
-    place = tl.load(positions + row * QUERIES + node, mask=inside, other=0) + 1
+    place = tl.load(positions + first + node, mask=inside, other=0) + 1
     keep = inside & (node < count) & (place < tokens_stride)
     tl.store(tokens + row.to(tl.int64) * tokens_stride + place, pick, mask=keep)
     tl.store(committed + row * committed_stride + node, pick, mask=inside)
-    still = alive * (old + count < tl.load(limit + row)).to(tl.int32)
+    still = (old + count < tl.load(limit + row)).to(tl.int32)
     tl.store(counts + row, count)
     tl.store(length + row, old + count)
-    tl.store(drafted + row, 0)
-    tl.store(active + row, still)
+    tl.store(drafted + row, 0, mask=fed > 0)
+    tl.store(active + row, tl.load(active + row) * still)
     tl.store(scored + row, old - 1)
-    tl.store(known + row, (old + count - 1) * still)
+    tl.store(known + row, (old + count - 1) * still * alive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,21 +232,23 @@ class Verdict:
 
 def commit(
     tokens: Tensor, fed: Fed, picks: Tensor, entropies: Tensor, length: Tensor, drafted: Tensor, active: Tensor,
-    limit: Tensor, verdict: Verdict, *, out: tuple[Tensor, Tensor] | None = None,
+    limit: Tensor, verdict: Verdict, *, ragged: Ragged | None = None, queries: int = 0,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Keeps the picks [B * n] up to the first that differs from the draft, that one included, and moves the rows on.
 
     `entropies` [B * n] float32 are those of the laws picked from. A row goes idle where it has reached its limit.
     Returns [B] int32 twice (or writes `out`): the positions below which the last verification scored, and those that
-    are final (0 for rows now idle).
+    are final (0 for rows now idle). `ragged`: the picks are [N], each row's where that says, at most `queries` of them;
+    rows with a count of 0 are left as they are, with 0 for what is final.
     """
     rows, device = tokens.shape[0], tokens.device
-    queries = picks.shape[0] // rows
+    queries = queries or picks.shape[0] // rows
     scored, known = torch.empty(2, rows, dtype=torch.int32, device=device).unbind() if out is None else out
     _commit_kernel[(rows,)](
         tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, verdict.counts, verdict.committed,
-        scored, known, fed.counts, entropies, verdict.judged, verdict.broken, tokens.stride(0),
-        verdict.committed.stride(0), QUERIES=queries, PAD=padded(queries, 2), COUNTED=fed.counts is not None,
-        num_warps=1,
+        scored, known, fed.counts, entropies, verdict.judged, verdict.broken,
+        None if ragged is None else ragged.firsts, tokens.stride(0), verdict.committed.stride(0), QUERIES=queries,
+        PAD=padded(queries, 2), COUNTED=fed.counts is not None, RAGGED=ragged is not None, num_warps=1,
     )  # fmt: skip
     return scored, known

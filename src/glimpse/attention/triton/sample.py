@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from glimpse.attention.triton.noise import log_exponential, noise_key
-from glimpse.attention.triton.vocabulary import SUMMARY, is_whole, sortable, unsorted
+from glimpse.attention.triton.vocabulary import SUMMARY, is_whole, owner_of, sortable, unsorted
 from glimpse.attention.triton.wide import pick_wide
 
 UNRANKED = tl.constexpr(-(1 << 63))
@@ -144,6 +144,7 @@ def pick_kernel(
     seeds: tl.tensor,
     positions: tl.tensor,
     salts: tl.tensor,
+    owners: tl.tensor,
     summary: tl.tensor,
     peaks: tl.tensor,
     high: tl.tensor,
@@ -158,6 +159,7 @@ def pick_kernel(
     reach: tl.tensor,
     ROLE: tl.constexpr,
     SALTED: tl.constexpr,
+    OWNED: tl.constexpr,
     AHEAD: tl.constexpr,
     GROUP: tl.constexpr,
     BLOCKS_PAD: tl.constexpr,
@@ -170,9 +172,10 @@ def pick_kernel(
     """The token of one row, its probability, and the entropy of the row's logits; see `Sample`."""
     index = tl.program_id(0).to(tl.int64)
     row = logits + index * stride
-    temperature = tl.load(temperatures + index).to(tl.float64)
-    top_k, top_p = tl.load(top_ks + index), tl.load(top_ps + index).to(tl.float64)
-    log_min_p = tl.load(log_min_ps + index).to(tl.float64)
+    own = owner_of(owners, index, OWNED)
+    temperature = tl.load(temperatures + own).to(tl.float64)
+    top_k, top_p = tl.load(top_ks + own), tl.load(top_ps + own).to(tl.float64)
+    log_min_p = tl.load(log_min_ps + own).to(tl.float64)
     block = tl.arange(0, BLOCKS_PAD)
     at = summary + (index * blocks + block) * SUMMARY
     there = block < blocks
@@ -190,7 +193,7 @@ def pick_kernel(
     salt = tl.zeros((), tl.int64)
     if SALTED:
         salt = tl.load(salts + index)
-    key = noise_key(tl.load(seeds + index), tl.load(positions + index) + AHEAD, salt, ROLE)
+    key = noise_key(tl.load(seeds + own), tl.load(positions + index) + AHEAD, salt, ROLE)
     wide_peak = peak.to(tl.float64)
     if is_whole(top_k, top_p, log_min_p, vocab):
         scores = tl.load(at + 4, mask=there, other=float("-inf")) + offset / cold

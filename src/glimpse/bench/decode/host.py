@@ -45,13 +45,12 @@ class EngineCell:
         """
         self.spec, self.dtype = checkpoint.spec, checkpoint.decoder.dtype
         self.context, self.rows = len(prompts[0]), len(prompts)
-        if self.rows > MOST_ROWS:
-            raise ArgumentError(f"{self.rows} rows: on this device the engine keeps at most {MOST_ROWS} in step")
+        refuse_rows(self.rows)
         self.clock, self.how = clock_of(checkpoint.decoder.device), f"engine, {torch.get_num_threads()} threads"
         self.reads_cache = bool(DRAFTERS.get(drafter).needs_forward)
         self._tokens, self._drafter, self._budget = room + _SLACK, drafter, budget
         self._loaded = load(checkpoint, self.context + self._tokens + longest, self.rows + 1)
-        self._engines: dict[int, EngineFace] = {0: build_engine(self._loaded, EngineOptions("none", "fixed"))}
+        self._engines: dict[int, EngineFace] = {0: build_engine(self._loaded, self._options("none", 0))}
         self._engine = self._engines[0]
         self._prompts = [list(prompt) for prompt in prompts]
         self._running: list[Request] = []
@@ -142,9 +141,13 @@ class EngineCell:
             self._engine.cancel(request)
         self._running = []
 
+    def _options(self, drafter: str, drafts: int) -> EngineOptions:
+        """Prompts are kept in the cache by name, so that runs differ in nothing else."""
+        return EngineOptions(drafter, "fixed", draft_tokens=drafts or None, prefix_reuse=False)
+
     def _made(self, drafts: int) -> EngineFace:
         if drafts not in self._engines:
-            options = EngineOptions(self._drafter, "fixed", draft_tokens=drafts)
+            options = self._options(self._drafter, drafts)
             if self.reads_cache:
                 options = options.changed(budget=_SHARE, budget_floor=self._budget)
             refuse_unused(options)
@@ -163,6 +166,12 @@ class EngineCell:
         assert weights is not None
         window.push(weights)
         return held, window
+
+
+def refuse_rows(rows: int) -> None:
+    """Raises ArgumentError for more rows than stay in step."""
+    if rows > MOST_ROWS:
+        raise ArgumentError(f"{rows} rows: on this device the engine keeps at most {MOST_ROWS} in step")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -83,8 +84,8 @@ def _stored(path: Path, vocabulary: int) -> list[int]:
     try:
         texts = np.load(path)
         ids = np.concatenate([texts[name].ravel() for name in texts.files]).astype(np.int64)
-    except (OSError, ValueError, AttributeError) as error:
-        raise ArgumentError(f"{path} is no .npz file of token ids: {error}") from error
+    except (OSError, ValueError, AttributeError, EOFError, BadZipFile) as error:
+        raise ArgumentError(f"{path} is no .npz file of token ids, as numpy.savez writes it") from error
     if len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary:
         raise ArgumentError(f"{path} holds ids up to {ids.max()}; the tokenizer has {vocabulary}")
     found: list[int] = ids.tolist()

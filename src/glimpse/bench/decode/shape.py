@@ -12,6 +12,8 @@ from glimpse.errors import ArgumentError
 
 FORM = "[MODEL[@SHAPE]:]CONTEXTxROWS[:DRAFT+DRAFT]"
 _CELL = re.compile(r"(?:(?P<model>.+?):)?(?P<context>\d+)x(?P<rows>\d+)(?::(?P<drafts>\d+(?:\+\d+)*))?")
+MOST_ROWS = 4096
+"""More than any device keeps in step; their prompts alone would take minutes."""
 LEAST_CONTEXT = 64
 """A prompt shorter than this leaves a draft nothing to choose from."""
 
@@ -30,8 +32,11 @@ class CellShape:
     def __post_init__(self) -> None:
         if self.context < LEAST_CONTEXT:
             raise ArgumentError(f"cell {self.name!r}: a context of at least {LEAST_CONTEXT} tokens is needed")
-        if self.rows < 1 or not self.drafts or min(self.drafts) < 1 or max(self.drafts) > 64:
-            raise ArgumentError(f"cell {self.name!r}: rows must be at least 1 and draft lengths from 1 to 64")
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise ArgumentError(f"cell {self.name!r}: rows must be from 1 to {MOST_ROWS:,}")
+        if not self.drafts or min(self.drafts) < 1 or max(self.drafts) > 64:
+            lengths = "+".join(map(str, self.drafts))
+            raise ArgumentError(f"cell {self.name!r}: draft lengths {lengths}: each must be from 1 to 64")
         if self.twin:
             shape_named(self.twin)
 
@@ -65,3 +70,15 @@ def parse_cell(text: str, model: str, drafts: Sequence[int]) -> CellShape:
         raise ArgumentError(f"cell {text!r} is not of the form {FORM}, for example demo:8000x64:4+8")
     lengths = [int(length) for length in found["drafts"].split("+")] if found["drafts"] else drafts
     return CellShape(found["model"] or model, int(found["context"]), int(found["rows"]), tuple(lengths))
+
+
+def names_model(text: str) -> bool:
+    """Whether a cell, as it is typed, names its model."""
+    found = _CELL.fullmatch(text.strip())
+    return bool(found and found["model"])
+
+
+def names_drafts(text: str) -> bool:
+    """Whether a cell, as it is typed, names its draft lengths."""
+    found = _CELL.fullmatch(text.strip())
+    return bool(found and found["drafts"])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape
+from glimpse.attention.triton.mixed import Want
 from glimpse.attention.triton.select import Selection
 from glimpse.cache.pool import PagePool
 from glimpse.engine.device.forward import FusedForward
@@ -50,6 +51,8 @@ class Core:
             )  # fmt: skip
         decays = torch.tensor([0.0, 0.0 if settings.window else settings.decay, 0.0], device=device)
         self._decays = decays[:, None].repeat(1, rows.size)
+        self.want = torch.zeros(rows.size, dtype=torch.int32, device=device)
+        """What each row does in a mixed step (`Want`)."""
 
     @property
     def recall(self) -> DeviceRecall:
@@ -67,14 +70,24 @@ class Core:
         """Chooses the sets of all rows anew from `recall.fresh`, of `scored` and `known` positions; 0: idle."""
         recall = self.recall
         recall.base.copy_(self.known)
-        self._run_selection(self.scored, self.known, recall.count, learn)
+        self._run_selection(self.scored, self.known, recall.count, self._decays[learn])
+
+    def choose_wanted(self) -> None:
+        """Chooses the sets of rows that learn in a mixed step, and leaves those of the others."""
+        recall, want = self.recall, self.want
+        lengths, counts = self.known * (want >= Want.ADD), torch.empty_like(recall.count)
+        decays = torch.where(want == Want.ADD, self._decays[Learn.ADD], self._decays[Learn.ANEW])
+        self._run_selection(self.scored, lengths, counts, decays)
+        chosen = lengths > 0
+        recall.base.copy_(torch.where(chosen, lengths, recall.base))
+        recall.count.copy_(torch.where(chosen, counts, recall.count))
 
     def begin(self, row: int, length: int) -> None:
         """Chooses the first set of a row of `length` tokens, whose prompt left its importance in `recall.fresh`."""
         recall, alone = self.recall, torch.zeros_like(self.known)
         alone[row] = length - 1
         counts = torch.empty_like(recall.count)
-        self._run_selection(alone, alone, counts, Learn.ANEW)
+        self._run_selection(alone, alone, counts, self._decays[Learn.ANEW])
         recall.count[row], recall.base[row] = counts[row], length - 1
 
     def begin_all(self, learn: Learn) -> None:
@@ -88,12 +101,12 @@ class Core:
         if self.window is not None and learn is Learn.ANEW:
             self.window.begin(self.recall.fresh)
 
-    def _run_selection(self, scored: Tensor, lengths: Tensor, counts: Tensor, learn: Learn) -> None:
+    def _run_selection(self, scored: Tensor, lengths: Tensor, counts: Tensor, decays: Tensor) -> None:
         recall, budget = self.recall, self.settings.budget
         budgets = (lengths * budget.share).ceil().clamp_min(budget.floor).to(torch.int32)
         self._select(
             recall.fresh, scored, lengths, budgets, self.rows.table, recall.slots, counts,
-            running=recall.scores, decays=self._decays[learn],
+            running=recall.scores, decays=decays,
         )  # fmt: skip
 
     def quiet(self) -> _Quiet:

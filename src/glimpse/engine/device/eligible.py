@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glimpse.acceptance.exact import Coupled
+from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
 from glimpse.sampling.params import ResolvedParams
@@ -33,6 +34,8 @@ def why_not_engine(parts: Parts) -> str | None:
     drafter, most = parts.drafter, parts.pacer.most
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
+    if isinstance(drafter, RefreshDrafter):
+        return "a refresh layer"
     if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
         return f"drafter {drafter.name!r} feeds forwards of its own"
     if drafter.gives_tree:

@@ -11,22 +11,22 @@ from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import foretells, why_not_request
-from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.host_drafts import HostDrafts
 from glimpse.engine.device.launch import Launcher
-from glimpse.engine.device.mail import Mail, Mark
+from glimpse.engine.device.mail import Mail
+from glimpse.engine.device.own_pace import Mixture, OwnPace
 from glimpse.engine.device.pace import Move, Pace
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.seats import Seat, Seats
-from glimpse.engine.device.settle import DeviceSettler, Launched, Timed
+from glimpse.engine.device.settle import DeviceSettler, Launched
+from glimpse.engine.device.steps import Steps
 from glimpse.engine.engine import Engine
-from glimpse.engine.face import EngineFace, admit, keep_prompt
+from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
-from glimpse.pacing.costs import StepLoad
 
 _WHILE_RUNNING = "the step's requests are lost; run fewer at once (max_batch_size) or shorter ones (max_context)"
 
@@ -47,12 +47,19 @@ class DeviceEngine:
         self.steps = 0
         self._waiting: deque[Request] = deque()
         self._flying: deque[Launched] = deque()
-        self._residents = Residents(parts)
+        self._late: list[Progress] = []
+        """What was read between steps."""
+        self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats)
         known = foretells(parts)
         self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
-        self._pace = Pace(parts.pacer, core.rows.most, foretells=known, drafts=core.drafts)
+        self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
+        self._pace: Pace | OwnPace
+        if core.drafts and not known:
+            self._pace = OwnPace(parts.pacer, core.rows.most)
+        else:
+            self._pace = Pace(parts.pacer, core.rows.most, drafts=core.drafts)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward
         self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits)
         self._host_drafts = HostDrafts(parts, core.rows) if waits else None
@@ -82,8 +89,7 @@ class DeviceEngine:
     def add(self, request: Request) -> None:
         """Queues a request; one without room for a token has ended already."""
         with self.parts.lock:
-            if not request.finished:
-                self._waiting.append(request)
+            enqueue(self._waiting, request)
 
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
@@ -92,6 +98,22 @@ class DeviceEngine:
                 self._waiting.remove(request)
             self._eager.cancel(request)
             self._retire_finished()
+
+    def preempt(self, request: Request) -> bool:
+        """See `EngineFace.preempt`; waits for what is in flight."""
+        with self.parts.lock, torch.inference_mode():
+            if self._eager.preempt(request):
+                return True
+            if self._residents.slot_of(request) is None:
+                return False
+            self._late += self._land(0)
+            slot = self._residents.slot_of(request)
+            if slot is None:
+                return False
+            self._leave(request)
+            self._residents.retire(slot)
+            put_back(self._waiting, request)
+            return True
 
     def keep_prompt(self, request: Request, report: Callable[[EngineFace], None]) -> Key | None:
         """See `face.keep_prompt`."""
@@ -110,16 +132,23 @@ class DeviceEngine:
             return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
 
     def _run(self) -> list[Progress]:
+        self._residents.publish()
+        self._make_room()
+        late, self._late = self._late, []
         admit(self._waiting, self._residents, self._take, others=self._any_running)
         self._reader.step()
         launched = self._launch_next()
         ahead = self.AHEAD if launched and not self._host_drafts else 0
-        progress = self._read_letters(ahead)
-        self._retire_finished()
-        for made in progress:
-            if made.request.hear:
-                made.request.hear(made)
-        return progress + (self._eager.step() if self._eager.busy else [])
+        return late + self._land(ahead) + (self._eager.step() if self._eager.busy else [])
+
+    def _make_room(self) -> None:
+        """Pages for all that the rows may write before the next step."""
+        if self.options.reserve == "full":
+            return
+        while not self._residents.grow():
+            self.preempt(self._residents.youngest)
+        for row, seat in enumerate(self._seats.taken):
+            self._seats.extend(row, self._residents.promised(seat.request))
 
     def _any_running(self) -> bool:
         return bool(self._residents.running) or self._eager.busy
@@ -131,8 +160,8 @@ class DeviceEngine:
             return
         self._residents.open(slot, request)
         sequence = self.parts.rows.sequence(slot)
-        # All that it may come to write, so that its page table never changes.
-        sequence.reserve(request.limit)
+        # Usually all that it may come to write, so that its page table never changes.
+        sequence.reserve(self._residents.promised(request))
         self._reader.queue.append(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:
@@ -141,37 +170,28 @@ class DeviceEngine:
             return False
         view = RowView(self.parts.rows, tuple(seat.slot for seat in seats))
         plain = self._settler.doubtful
-        move = self._host_drafts.next(seats, plain=plain) if self._host_drafts else self._pace.next(view, plain=plain)
-        self._flying.append(self._launch(move, view))
+        if self._host_drafts:
+            self._flying.append(self._launch(self._host_drafts.next(seats, plain=plain), view))
+        else:
+            self._flying.append(self._launch(self._pace.next(view, plain=plain), view))
         self.steps += 1
         return True
 
-    def _launch(self, move: Move, view: RowView) -> Launched:
-        launcher, rows, device = self._launcher, len(view), self._core.decoder.device
-        timed, begun, ran = [], Mark(device), Ran(graph=True)
-        if move.drafts:
-            ran &= launcher.draft(rows, move.drafts)
-            drafted = Mark(device)
-            timed.append(Timed(begun, drafted, self._draft_load(view), move.drafts))
-            begun = drafted
-        if move.verifies:
-            ran &= launcher.verify(rows, move.drafted, move.learn)
-            timed.append(Timed(begun, Mark(device), self._verify_load(view, move), 1))
+    def _launch(self, move: Move | Mixture, view: RowView) -> Launched:
+        given = self._steps.launch(move, view)
         letter, arrived = self._mail.send()
-        steps = move.drafts + move.verifies
-        return Launched(tuple(self._seats.taken), move.verifies, ran, steps, tuple(timed), letter, arrived)
-
-    def _draft_load(self, view: RowView) -> StepLoad:
-        lengths = view.column(view.rows.committed_len)
-        return StepLoad(draft_tokens=len(view), draft_kv=sum(map(self.parts.budget.positions, lengths)))
-
-    def _verify_load(self, view: RowView, move: Move) -> StepLoad:
-        queries, lengths = self._launcher.queries(move.drafted), sum(view.column(view.rows.committed_len))
-        tokens = len(view) * queries
-        return StepLoad(
-            full_tokens=tokens, full_kv=lengths + tokens - len(view), pairs=queries * lengths,
-            rounds=len(view) if move.learn else 0,
+        return Launched(
+            tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived
         )  # fmt: skip
+
+    def _land(self, ahead: int) -> list[Progress]:
+        """What all steps but the last `ahead` have brought."""
+        progress = self._read_letters(ahead)
+        self._retire_finished()
+        for made in progress:
+            if made.request.hear:
+                made.request.hear(made)
+        return progress
 
     def _read_letters(self, ahead: int) -> list[Progress]:
         progress: list[Progress] = []
@@ -192,3 +212,4 @@ class DeviceEngine:
             self._reader.queue.remove(seat)
         for seat in [seat for seat in self._seats.taken if seat.request is request]:
             self._seats.leave(seat)
+            self._pace.leave(seat.slot)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
+import torch
+
+from glimpse.attention.triton.mixed import Want
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Ran
+from glimpse.engine.device.kept import Kept
+from glimpse.engine.device.mail import upload
+from glimpse.engine.device.mixed import Mixed
 from glimpse.engine.device.settings import Learn
 from glimpse.engine.device.work import Work
 
@@ -16,7 +21,7 @@ STEPS = 16
 WIDTHS = (1, 2, 3, 5, 7, 9)
 """Query tokens a row that graphs are made for where drafts have any length; beyond, every fourth number."""
 WORKS = 48
-"""Shapes of steps (rows, query tokens) kept, with their buffers and graphs."""
+"""Shapes of steps (rows, query tokens) kept, with their buffers and graphs; of mixed ones as many again."""
 
 
 class Launcher:
@@ -26,7 +31,8 @@ class Launcher:
         """`exact`: drafts have few lengths, so that each is worth a graph of its own."""
         self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
-        self._works: OrderedDict[tuple[int, int], tuple[Work, int]] = OrderedDict()
+        self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: Work(core, *key), self._drop)
+        self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
     def draft(self, rows: int, steps: int) -> Ran:
         """`steps` more draft tokens for each row."""
@@ -44,6 +50,19 @@ class Launcher:
         work = self._work(rows, queries)
         return self._run(rows, queries, ("verify", learn), partial(work.verify, learn))
 
+    def mixed(self, wants: Sequence[Want], pending: Sequence[int]) -> Ran:
+        """Every row does what it wants, with a draft of at most `pending` tokens each."""
+        core = self._core
+        widest = max(want.tokens(have) for want, have in zip(wants, pending, strict=True))
+        core.want[: len(wants)] = upload(torch.tensor(wants, dtype=torch.int32), core.want.device)
+        key = ("mixed", self._bucket(len(wants)), self.tokens(wants, pending), self._width(widest))
+        asked = {"drafts": Want.DRAFT in wants, "learns": max(wants) >= Want.ADD}
+        return self.graphs.run((*key, *asked.values()), partial(self._mixed.get(key).run, **asked))
+
+    def tokens(self, wants: Sequence[Want], pending: Sequence[int]) -> int:
+        """The tokens of a mixed step that is launched for such rows."""
+        return token_bucket(sum(want.tokens(have) for want, have in zip(wants, pending, strict=True)))
+
     def queries(self, drafted: int) -> int:
         """Query tokens a row that such drafts are verified with."""
         least = drafted + 1
@@ -53,28 +72,34 @@ class Launcher:
             wide = next(width for width in WIDTHS if width >= least)
         return min(wide, self._core.rows.most + 1)
 
+    def _width(self, widest: int) -> int:
+        """Queries that attention folds: padding there costs no tokens, so that two sizes are enough."""
+        most = self._core.rows.most + 1
+        return min(WIDTHS[-1], most) if widest <= WIDTHS[-1] else most
+
     def _bucket(self, rows: int) -> int:
         return min(1 << (rows - 1).bit_length(), self._capacity)
 
     def _work(self, rows: int, queries: int) -> Work:
         """The step of such rows, with the sampling settings that hold now."""
-        key = (self._bucket(rows), queries)
-        work, version = self._works.pop(key, (None, -1))
-        if work is None:
-            self._make_room()
-            work = Work(self._core, *key)
-        elif version != self._core.version:
-            work.choose.refresh()
-        self._works[key] = work, self._core.version
+        work = self._works.get((self._bucket(rows), queries))
+        work.renew()
         return work
 
-    def _make_room(self) -> None:
-        while len(self._works) >= WORKS:
-            shape, _ = self._works.popitem(last=False)
-            self.graphs.drop(shape)
+    def _drop(self, shape: tuple[Hashable, ...]) -> None:
+        self.graphs.drop(shape)
 
     def _run(self, rows: int, queries: int, what: tuple[Hashable, ...], function: Callable[[], None]) -> Ran:
         return self.graphs.run((self._bucket(rows), queries, *what), function)
+
+
+def token_bucket(tokens: int) -> int:
+    """The number of tokens that a mixed step of `tokens` is made for: 1, 2, 4, 8, 16, then four sizes an octave.
+
+    Below 16 a product costs what one token costs; above, at most a fifth is padding.
+    """
+    grain = 1 << max(0, (tokens - 1).bit_length() - (3 if tokens > 16 else 0))
+    return -(-tokens // grain) * grain
 
 
 def _repeat(function: Callable[[], None], times: int) -> None:

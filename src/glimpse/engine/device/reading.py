@@ -12,7 +12,7 @@ from glimpse.engine.device.seats import Seat, Seats
 
 
 class Reader:
-    """Reads prompts in the order they came; one that has been read takes its seat."""
+    """Reads prompts in the order they came, with what was written before if anything; then they take their seats."""
 
     def __init__(self, core: Core, rows: Rows, seats: Seats) -> None:
         self._core, self._rows, self._seats = core, rows, seats
@@ -28,12 +28,12 @@ class Reader:
     def _next(self) -> int:
         """Tokens of the next part."""
         seat = self.queue[0]
-        return chunk_of(len(seat.request.prompt) - int(self._rows.verified_len[seat.slot]))
+        return chunk_of(seat.request.length - int(self._rows.verified_len[seat.slot]))
 
     def _read(self, seat: Seat) -> int:
-        core, prompt, count = self._core, seat.request.prompt, self._next()
+        core, length, count = self._core, seat.request.length, self._next()
         start = int(self._rows.verified_len[seat.slot])
-        stop, last = start + count, start + count == len(prompt)
+        stop, last = start + count, start + count == length
         tokens = upload(self._rows.tokens[seat.slot, start:stop], core.decoder.device)
         scores = self._scores() if last and core.drafts else None
         self._throttle()

@@ -35,7 +35,7 @@ class Seats:
     def sit(self, seat: Seat, rows: Rows) -> None:
         """Gives a request whose prompt has been read the next row; its importance lies in that row of the recall."""
         row, core = len(self.taken), self._core
-        device, length = core.rows, len(seat.request.prompt)
+        device, length = core.rows, seat.request.length
         self.taken.append(seat)
         device.tokens[row, :length] = upload(rows.tokens[seat.slot, :length], device.tokens.device)
         pages = torch.tensor(seat.sequence.pages, dtype=torch.int32)
@@ -46,6 +46,15 @@ class Seats:
         if core.drafts:
             core.begin(row, length)
         device.active[row] = 1
+
+    def extend(self, row: int, length: int) -> None:
+        """Gives a row the pages for `length` tokens, if it has not got them."""
+        sequence, table = self.taken[row].sequence, self._core.rows.table
+        have = len(sequence.pages)
+        sequence.reserve(length)
+        if len(sequence.pages) > have:
+            more = torch.tensor(sequence.pages[have:], dtype=torch.int32)
+            table[row, have : have + len(more)] = upload(more, table.device)
 
     def leave(self, seat: Seat) -> None:
         """Frees a request's row."""

@@ -33,6 +33,13 @@ class Work:
         self._recall = core.recall.first(size) if core.drafts else None
         self._recalled = Recalled(core.shape, size, core.pool.page_size, device) if queries == 1 else None
         self._kept = core.scored[:size], core.known[:size]
+        self._version = core.version
+
+    def renew(self) -> None:
+        """Takes over sampling settings and seeds where they have changed; graphs that were captured stay valid."""
+        if self._version != self._core.version:
+            self.choose.refresh()
+            self._version = self._core.version
 
     def draft(self) -> None:
         """One more draft token for every active row with room for it; of one query token."""

@@ -1,0 +1,150 @@
+"""A random soak: requests of every kind come, leave and are put back at random, and each must be as if alone.
+
+Prompts of mixed length, some beginning alike; arrival times, sampling settings, stops and seeds at random; requests
+cancelled in any phase; forced preemptions. Of every request that ends by itself the tokens must equal those of the same
+request alone and plain; of a cancelled one, the beginning. Pages, rows, references and promises return to the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from glimpse.engine.request import Request
+from glimpse.engine.submit import make_requests
+from glimpse.llm import LLM
+from glimpse.sampling.params import SamplingParams
+
+_OPTIONS: tuple[dict[str, object], ...] = (
+    {"top_k": 20},
+    {"top_p": 0.9},
+    {"min_p": 0.05},
+    {"repetition_penalty": 1.2},
+    {"frequency_penalty": 0.5, "presence_penalty": 0.2},
+    {"logit_bias": {7: 9.0, 9: -3.0}},
+    {"bad_words": [[7, 8], [40]]},
+    {"logprobs": 2},
+    {"prompt_logprobs": 0},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """How much of what."""
+
+    requests: int
+    longest: int
+    """Prompt tokens, at most; the lengths are spread evenly over the orders of magnitude."""
+    most_tokens: int
+    cancelled: float = 0.2
+    """Share of requests that are cancelled (those that have not ended by then)."""
+    preempted: float = 0.1
+    """Chance, at each step, that a running request is put back."""
+    apart: float = 3.0
+    """Steps between arrivals, on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request of a soak: when it comes, and after how many steps it is cancelled, if at all."""
+
+    prompt: list[int]
+    params: SamplingParams
+    arrival: int
+    patience: int | None
+
+
+@dataclass(slots=True)
+class Soak:
+    """What came of a soak."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    """Empty if all was right."""
+
+
+def make_jobs(mix: Mix, draw: Random, vocab: int) -> list[Job]:
+    """The requests of a soak, by arrival. Ids 0 to 2 are left out: in most vocabularies they are special."""
+    texts = [draw.choices(range(3, vocab), k=mix.longest) for _ in range(3)]
+    arrivals, now = [], 0.0
+    for _ in range(mix.requests):
+        now += draw.expovariate(1 / mix.apart)
+        arrivals.append(int(now))
+    return [
+        Job(_prompt(mix, draw, texts, vocab), _params(mix, draw, vocab), at, _patience(mix, draw)) for at in arrivals
+    ]
+
+
+def _prompt(mix: Mix, draw: Random, texts: list[list[int]], vocab: int) -> list[int]:
+    length = round(math.exp(draw.uniform(0, math.log(mix.longest))))
+    if draw.random() < 0.5:
+        return draw.choices(range(3, vocab), k=length)
+    return [*draw.choice(texts)[: max(0, length - 5)], *draw.choices(range(3, vocab), k=min(length, 5))]
+
+
+def _params(mix: Mix, draw: Random, vocab: int) -> SamplingParams:
+    options: dict[str, object] = {"max_tokens": draw.randint(1, mix.most_tokens)}
+    for more in draw.sample(_OPTIONS, k=draw.choice((0, 0, 1, 2))):
+        options |= more
+    if draw.random() < 0.3:
+        options |= {"stop_token_ids": draw.sample(range(3, vocab), k=vocab // 20), "min_tokens": draw.randrange(2)}
+    return SamplingParams(
+        temperature=draw.choice((0.0, 0.7, 1.0)),
+        seed=draw.randrange(1 << 32),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def _patience(mix: Mix, draw: Random) -> int | None:
+    return draw.randint(0, mix.most_tokens) if draw.random() < mix.cancelled else None
+
+
+def soak(llm: LLM, plain: LLM, mix: Mix, seed: int) -> Soak:
+    """Runs a mix through the engine of `llm`, whose requests must be as `plain` has them, one by one."""
+    draw = Random(seed)
+    jobs = make_jobs(mix, draw, llm.tokenizer.vocab_size)
+    right = [plain.generate([job.prompt], job.params)[0].token_ids for job in jobs]
+    result, before = Soak(), _ledger(llm)
+    requests = [make_requests(llm.loaded, llm._engine, job.prompt, job.params)[0] for job in jobs]
+    _drive(llm, list(zip(jobs, requests, strict=True)), mix, draw, result)
+    for index, (request, expected) in enumerate(zip(requests, right, strict=True)):
+        _judge(index, request, expected, result)
+    if _ledger(llm) != before:
+        result.faults.append(f"left over: {_ledger(llm)} where {before} was at the start")
+    return result
+
+
+def _drive(llm: LLM, pairs: list[tuple[Job, Request]], mix: Mix, draw: Random, result: Soak) -> None:
+    engine, step, coming = llm._engine, 0, list(pairs)
+    while coming or engine.busy:
+        while coming and coming[0][0].arrival <= step:
+            engine.add(coming.pop(0)[1])
+        for job, request in pairs:
+            if job.patience is not None and job.arrival + job.patience == step:
+                engine.cancel(request)
+        running = [request for _, request in pairs if request.clock.admitted and not request.finished]
+        if running and draw.random() < mix.preempted:
+            engine.preempt(draw.choice(running))
+        engine.step()
+        step += 1
+    result.counts["steps"] = step
+
+
+def _judge(index: int, request: Request, expected: tuple[int, ...], result: Soak) -> None:
+    got, reason = tuple(request.committer.token_ids), request.committer.finish_reason
+    result.counts[str(reason)] += 1
+    result.counts["tokens"] += len(got)
+    result.counts["preempted"] += request.preempted
+    result.counts["drafted"] += request.speculation.drafted
+    result.counts["accepted"] += request.speculation.accepted
+    if request.error is not None or got != (expected[: len(got)] if reason == "abort" else expected):
+        result.faults.append(f"request {index} ({reason}, {request.error}): {got} where {expected} is right")
+
+
+def _ledger(llm: LLM) -> tuple[int, ...]:
+    """Free pages, promised pages, holders, wishes, free rows."""
+    pool, rows = llm.loaded.pool, llm._engine.parts.rows
+    held = int(pool._references.sum()), int(pool._wished.sum())
+    return pool.free_pages, pool.promised, *held, len(rows.free_slots())

@@ -1,0 +1,88 @@
+"""What a step is launched as, how it is timed, and what it carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from glimpse.attention.triton.mixed import Want
+from glimpse.cache.recall import RecallBudget
+from glimpse.cache.rows import RowView
+from glimpse.engine.device.graphs import Ran
+from glimpse.engine.device.launch import Launcher
+from glimpse.engine.device.mail import Mark
+from glimpse.engine.device.own_pace import Mixture
+from glimpse.engine.device.pace import Move
+from glimpse.engine.device.settle import Timed
+from glimpse.pacing.costs import StepLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the device was given."""
+
+    ran: Ran
+    verifies: bool
+    steps: int
+    timed: tuple[Timed, ...]
+
+
+class Steps:
+    """Launches what a pace says."""
+
+    def __init__(self, launcher: Launcher, budget: RecallBudget, device: torch.device) -> None:
+        self._launcher, self._budget, self._device = launcher, budget, device
+
+    def launch(self, move: Move | Mixture, view: RowView) -> Given:
+        """One step of these rows, or a round."""
+        return self._mixed(move, view) if isinstance(move, Mixture) else self._alike(move, view)
+
+    def _alike(self, move: Move, view: RowView) -> Given:
+        launcher, rows = self._launcher, len(view)
+        timed, begun, ran = [], Mark(self._device), Ran(graph=True)
+        if move.drafts:
+            ran &= launcher.draft(rows, move.drafts)
+            drafted = Mark(self._device)
+            timed.append(Timed(begun, drafted, self._draft_load(_lengths(view)), move.drafts))
+            begun = drafted
+        if move.verifies:
+            ran &= launcher.verify(rows, move.drafted, move.learn)
+            timed.append(Timed(begun, Mark(self._device), self._verify_load(view, move), 1))
+        return Given(ran, move.verifies, move.drafts + move.verifies, tuple(timed))
+
+    def _mixed(self, mixture: Mixture, view: RowView) -> Given:
+        begun = Mark(self._device)
+        ran = self._launcher.mixed(mixture.wants, mixture.drafted)
+        timed = Timed(begun, Mark(self._device), self._mixed_load(mixture, _lengths(view)), 1)
+        return Given(ran, True, 1, (timed,))
+
+    def _draft_load(self, lengths: list[int]) -> StepLoad:
+        return StepLoad(draft_tokens=len(lengths), draft_kv=sum(map(self._budget.positions, lengths)))
+
+    def _verify_load(self, view: RowView, move: Move) -> StepLoad:
+        queries, lengths = self._launcher.queries(move.drafted), sum(_lengths(view))
+        tokens = len(view) * queries
+        return StepLoad(
+            full_tokens=tokens, full_kv=lengths + tokens - len(view), pairs=queries * lengths,
+            rounds=len(view) if move.learn else 0,
+        )  # fmt: skip
+
+    def _mixed_load(self, mixture: Mixture, lengths: list[int]) -> StepLoad:
+        """Padding is counted as tokens that read everything: products run over it."""
+        drafting = [length for length, want in zip(lengths, mixture.wants, strict=True) if want is Want.DRAFT]
+        reading = [
+            (want.tokens(drafted), length)
+            for length, want, drafted in zip(lengths, mixture.wants, mixture.drafted, strict=True)
+            if want >= Want.PLAIN
+        ]
+        return self._draft_load(drafting) + StepLoad(
+            full_tokens=self._launcher.tokens(mixture.wants, mixture.drafted) - len(drafting),
+            full_kv=sum(length + tokens - 1 for tokens, length in reading),
+            pairs=sum(tokens * length for tokens, length in reading),
+            rounds=sum(want >= Want.ADD for want in mixture.wants),
+        )
+
+
+def _lengths(view: RowView) -> list[int]:
+    return view.column(view.rows.committed_len)

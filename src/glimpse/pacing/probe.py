@@ -1,0 +1,33 @@
+"""Trying a draft again where drafting has not paid: what is never tried is never seen to pay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_PROBE, LAST_PROBE = 48, 384
+"""Plain tokens after which drafting is tried again; doubled each time it does not pay."""
+
+
+@dataclass(slots=True)
+class Probe:
+    """When one row, or the rows of a batch together, should try a draft although plain decoding looks faster."""
+
+    first: int = FIRST_PROBE
+    last: int = LAST_PROBE
+    plain_streak: int = 0
+    due: bool = False
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        self.after = self.first
+
+    def count(self, drafted: bool) -> None:
+        """Counts one step, and whether it verified a draft; after enough plain ones a draft is due."""
+        self.plain_streak = 0 if drafted else self.plain_streak + 1
+        if drafted and self.due:
+            self.due = False
+            self.after = min(2 * self.after, self.last)
+        elif drafted:
+            self.after = self.first
+        elif self.plain_streak >= self.after:
+            self.due = True

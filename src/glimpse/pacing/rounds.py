@@ -1,0 +1,64 @@
+"""What a round of drafting and verifying yields and costs, by the measured step-time surface.
+
+A step of a mixed batch costs something whatever it carries, and each row adds what it reads and computes (ASPIRE's
+form, arXiv 2609.17943). Rows draft and verify in the same steps, so what a step costs anyway is shared by all of
+them alike, and a row that drafts g tokens answers for its share of g + 1 steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from glimpse.cache.rows import RowView
+from glimpse.pacing.costs import StepCosts, StepLoad
+
+PLAIN_FIRST = 2
+"""Plain steps that are run before the first draft; they write text like any other."""
+
+
+class RoundPrices:
+    """Prices rounds by `StepCosts`; `positions(length)` is how many positions a draft step reads."""
+
+    def __init__(self, costs: StepCosts, positions: Callable[[int], int]) -> None:
+        self._costs, self._positions = costs, positions
+
+    def rates(self, rows: RowView, chances: np.ndarray, *, drafting: bool) -> np.ndarray:
+        """[R, K + 1]: expected tokens per second of rounds of 0 (plain decoding), 1, ..., K draft tokens.
+
+        `chances` [R, K]: P(accepted, given that all before it were); `drafting`: each draft token takes a step of the
+        engine (else the drafts are there already, and a round is one step).
+        """
+        lengths = rows.column(rows.rows.committed_len)
+        return np.asarray(tokens_of(chances) / self._seconds(lengths, chances.shape[1], drafting=drafting))
+
+    def plain_is_unknown(self, rows: RowView) -> bool:
+        """Whether plain steps of these rows have hardly run yet: they are what drafting must beat."""
+        lengths = rows.column(rows.rows.committed_len)
+        plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
+        return self._costs.seen(plain) < PLAIN_FIRST
+
+    def _seconds(self, lengths: list[int], most: int, *, drafting: bool) -> np.ndarray:
+        """[R, most + 1]: seconds that each row answers for, by the draft's length."""
+        drafted, share = np.arange(most + 1), float(self._costs.coefficients[0]) / len(lengths)
+        count, length = 1 + drafted, np.array(lengths)[:, None]
+        seconds = share + self._costs.marginal(full_tokens=count, full_kv=length + count, pairs=length * count)
+        if drafting:
+            positions = np.array([self._positions(each) for each in lengths])[:, None]
+            step = share + self._costs.marginal(draft_tokens=1, draft_kv=positions)
+            seconds += step * drafted + float(self._costs.marginal(rounds=1)) * (drafted > 0)
+        return seconds
+
+
+def tokens_of(chances: np.ndarray) -> np.ndarray:
+    """[R, K + 1]: expected tokens of rounds of 0, ..., K drafts with chances [R, K], the target's own one counted."""
+    reached = np.cumprod(chances, 1)
+    return 1 + np.concatenate([np.zeros((len(chances), 1)), np.cumsum(reached, 1)], 1)
+
+
+def confidences(rows: RowView, drafted: list[int]) -> np.ndarray:
+    """[R, longest]: the drafter's own chance of each token of whole drafts; 0 behind a draft's end."""
+    longest = max(drafted)
+    chances = rows.rows.draft_confidence[list(rows.slots), :longest].numpy().astype(np.float64)
+    return np.where(np.arange(longest) < np.array(drafted)[:, None], chances, 0.0)

@@ -1,0 +1,54 @@
+"""Pacers for tests: what they say does not depend on what pays."""
+
+from __future__ import annotations
+
+import random
+
+from glimpse.cache.pool import CacheShape, PagePool
+from glimpse.cache.rows import Rows, RowView
+from glimpse.cache.sequence import Sequence
+from glimpse.pacing.pacer import Action, Decisions
+
+
+class Whim:
+    """Decides at random, row by row and step by step; drafts half of the time."""
+
+    name, most = "whim", 3
+
+    def __init__(self, seed: int):
+        self._random, self._actions = random.Random(seed), (*Action, Action.DRAFT)
+
+    def admit(self, rows):
+        pass
+
+    def decide(self, rows, room):
+        return Decisions([self._random.choice(self._actions) for _ in room], room)
+
+    def trim(self, rows):
+        return rows.column(rows.rows.draft_len)
+
+    def observe(self, rows, outcomes):
+        pass
+
+    def retire(self, rows):
+        pass
+
+
+class Told:
+    """Says the next entry of a list, for all rows; keeps what it was shown."""
+
+    def __init__(self, *answers):
+        self.answers, self.seen = list(answers), []
+
+    def decide(self, view, room):
+        self.seen.append((view.column(view.rows.draft_len), room))
+        return Decisions(self.answers.pop(0), room)
+
+
+def three_rows(most: int) -> RowView:
+    """Rows of 10 tokens that may reach 13, 20 and 30."""
+    rows = Rows(3, 40, most)
+    pool = PagePool(CacheShape(1, 1, 8), 9, 16, rows.draft_entropy.dtype)
+    for slot, limit in enumerate((13, 20, 30)):
+        rows.open(slot, list(range(10)), Sequence(pool), limit)
+    return RowView(rows, (0, 1, 2))

@@ -1,0 +1,153 @@
+"""The pacer `fleet`: lengths by row, plain decoding where no draft pays, and that it tries again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glimpse.cache.rows import Rows, RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.fleet import FIRST_TRIAL, FleetPacer
+from glimpse.pacing.pacer import Action, PaceContext
+
+LENGTH = 4000
+
+
+def costs(draft: float, rows: int) -> StepCosts:
+    """A plain step of `rows` rows takes a second, a draft step `draft`, and a token verified 0.01 more."""
+    made = StepCosts(1000, 1)
+    for _ in range(9):
+        for count in (1, 3, 5, 9, 17):
+            kv, pairs = rows * (LENGTH + count), rows * count * LENGTH
+            load = StepLoad(full_tokens=rows * count, full_kv=kv, pairs=pairs)
+            made.observe(load, 1 + 0.01 * rows * (count - 1))
+        for begins in (0, rows):
+            made.observe(StepLoad(draft_tokens=rows, draft_kv=400 * rows, rounds=begins), draft)
+    return made
+
+
+def pacer(draft: float, rows: int = 1, *, at_once: bool = False, draft_tokens: int | None = None) -> FleetPacer:
+    return FleetPacer.build(PaceContext(costs(draft, rows), draft_tokens, at_once, lambda length: length // 10))
+
+
+def batch(made: FleetPacer, *drafted: int) -> RowView:
+    rows = Rows(len(drafted), 8192, 64)
+    rows.committed_len[:] = LENGTH
+    rows.draft_len[:] = torch.tensor(drafted)
+    view = RowView(rows, tuple(range(len(drafted))))
+    made.admit(view)
+    return view
+
+
+def actions(made: FleetPacer, view: RowView, room: int = 64) -> list[Action]:
+    return made.decide(view, [room] * len(view)).actions
+
+
+def test_rows_go_their_own_ways():
+    """Eight rows of which half accept everything and half nothing: long drafts and short ones, in one batch."""
+    made = pacer(0.2, 8)
+    view = batch(made, *[0] * 8)
+    for _ in range(20):
+        made.observe(view, [Outcome(slot, 8, 8 if slot < 4 else 0, [1]) for slot in range(8)])
+    lengths = made.lengths(view, [16] * 8)
+    assert min(lengths[:4]) > 10
+    assert max(lengths[4:]) < 3
+
+
+def test_it_verifies_at_its_length():
+    made = pacer(0.1, 2)
+    view = batch(made, 0, 0)
+    made.observe(view, [Outcome(slot, 2, 1, [1, 1]) for slot in range(2)])
+    length = made.lengths(view, [16, 16])[0]
+    assert 1 < length < 16
+    view.rows.draft_len[:] = torch.tensor([length - 1, length])
+    assert actions(made, view) == [Action.DRAFT, Action.VERIFY]
+
+
+def test_first_drafts_are_spread():
+    """Eight like rows that begin together: their first verifications fall on different steps."""
+    made = pacer(0.1, 8)
+    view = batch(made, *[0] * 8)
+    wanted = made.decide(view, [64] * 8).room
+    assert len(set(wanted)) >= 4
+    assert min(wanted) >= 1
+    assert max(wanted) == made.lengths(view, [16] * 8)[0]
+
+
+def test_no_room_and_no_drafter():
+    made = pacer(0.1)
+    assert actions(made, batch(made, 0), room=0) == [Action.PLAIN]
+    assert actions(made, batch(made, 2), room=0) == [Action.VERIFY]
+    none = FleetPacer.build(PaceContext(costs(0.1, 1), None, False, lambda length: length, can_draft=False))
+    assert none.most == 0
+    assert actions(none, batch(none, 0)) == [Action.PLAIN]
+
+
+def test_plain_steps_are_measured_first():
+    fresh = StepCosts(1000, 1)
+    made = FleetPacer.build(PaceContext(fresh, None, False, lambda length: 10))
+    view = batch(made, 0)
+    assert actions(made, view) == [Action.PLAIN]
+    for _ in range(2):
+        fresh.observe(StepLoad(full_tokens=1, full_kv=LENGTH, pairs=LENGTH), 1.0)
+    assert actions(made, view) == [Action.DRAFT]
+
+
+def test_where_nothing_pays_one_row_at_a_time_tries():
+    """Plain but for one draft of one token by one row of four, ever more seldom: under 1% of the steps of a row."""
+    made = pacer(4.0, 4)
+    view = batch(made, 0, 0, 0, 0)
+    drafted, rows = 0, view.rows
+    for step in range(1000):
+        taken = actions(made, view)
+        tries = [slot for slot, action in enumerate(taken) if action is Action.DRAFT]
+        assert len(tries) <= 1
+        assert step >= FIRST_TRIAL // 4 or not tries
+        for slot in tries:
+            rows.draft_len[slot] += 1
+        drafted += len(tries)
+        full = [slot for slot in range(4) if slot not in tries]
+        made.observe(RowView(rows, tuple(full)), [Outcome(slot, int(rows.draft_len[slot]), 0, [1]) for slot in full])
+        for slot in full:
+            rows.draft_len[slot] = 0
+    assert 2 <= drafted <= 0.005 * 4 * 1000
+
+
+def test_it_drafts_again_once_that_pays():
+    made = pacer(0.2)
+    view = batch(made, 0)
+    for _ in range(30):
+        made.observe(view, [Outcome(0, 4, 0, [1])])
+    assert actions(made, view) == [Action.PLAIN]
+    for _ in range(30):
+        made.observe(view, [Outcome(0, 1, 1, [1, 1])])
+    assert actions(made, view) == [Action.DRAFT]
+
+
+@pytest.mark.parametrize(("confidence", "kept"), [([0.95] * 6, 6), ([0.001] * 6, 0), ([0.9, 0.9, 0.0001, 0.9], 2)])
+def test_host_drafts_are_cut_where_they_stop_paying(confidence, kept):
+    made = pacer(1.0, at_once=True)
+    view = batch(made, len(confidence))
+    view.rows.draft_confidence[0, : len(confidence)] = torch.tensor(confidence)
+    assert made.trim(view) == [kept]
+    assert actions(made, view) == [Action.DRAFT]
+
+
+def test_retiring_frees_the_state():
+    made = pacer(0.1, 2)
+    made.retire(batch(made, 0, 0))
+    assert not made._chances._rows
+
+
+def test_it_writes_the_same_text_through_the_engine(tiny):
+    """Rows of unlike lengths and ends, sampled: every pacer writes what plain decoding writes."""
+    from glimpse import SamplingParams
+
+    prompts = [list(range(20, 20 + length)) for length in (60, 100, 45)]
+    params = [SamplingParams(max_tokens=count, temperature=1.0, seed=seed) for seed, count in enumerate((30, 12, 24))]
+    plain = [out.token_ids for out in tiny.generate(prompts, params)]
+    for name in ("fleet", "synchronised", "feedback"):
+        for drafter in ("sparse", "lookup", "none"):
+            outs = tiny.variant(drafter=drafter, pacer=name).generate(prompts, params)
+            assert [out.token_ids for out in outs] == plain, (name, drafter)
