@@ -91,6 +91,7 @@ class Reading(Empty):
 def test_a_reader_is_told_of_the_prompt_in_chunks(tiny, monkeypatch, chunk):
     monkeypatch.setattr(phases, "CHUNK", chunk)
     drafter, params = Reading(), SamplingParams(max_tokens=5, temperature=0.0)
-    out = with_trees(tiny, drafter).generate([PROMPT], params)[0]
-    assert drafter.read == [*PROMPT, *out.token_ids[:-1]]
-    assert out.token_ids == tiny.generate([PROMPT], params)[0].token_ids
+    prompt = [chunk % 300, *PROMPT]  # of no kept pages: what they hold is not told
+    out = with_trees(tiny, drafter).generate([prompt], params)[0]
+    assert drafter.read == [*prompt, *out.token_ids[:-1]]
+    assert out.token_ids == tiny.generate([prompt], params)[0].token_ids
