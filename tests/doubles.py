@@ -141,6 +141,7 @@ class RandomPacer:
     anticipation: what it cuts does not depend on the tokens, so it is legal for all)."""
 
     name = "random"
+    foretells = False
 
     def __init__(self, most: int, seed: int = 0) -> None:
         self.most, self._random = most, random.Random(seed)

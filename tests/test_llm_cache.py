@@ -8,9 +8,7 @@ from glimpse.engine.forward import forward
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
-
-GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
-IDS = list(range(40, 140))
+from small_llm import GREEDY, IDS, small
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +21,6 @@ def ledger(tiny):
     """Every test gives back every page."""
     yield
     assert tiny._loaded.pool.free_pages == tiny._loaded.pool.pages
-
-
-def small(folder, **options) -> LLM:
-    """One row, a cache of exactly one context of 128 tokens."""
-    return LLM(folder, **{"max_batch_size": 1, "max_context": 128} | options).variant(budget_floor=8)
 
 
 def test_compare_of_a_whole_context_in_a_cache_of_one(tiny_folder):

@@ -36,6 +36,16 @@ def test_sets_are_sorted_and_unique_at_every_length():
         assert chosen.max() < length
 
 
+@pytest.mark.parametrize(
+    "budget", [RecallBudget(), RecallBudget(share=0.01, floor=0), RecallBudget(share=1.0, floor=0)]
+)
+def test_the_budgets_of_many_rows_are_those_of_each(budget):
+    lengths = [0, 1, 35, 36, 255, 300, 2560, 2561, 7900, 32000]
+    assert budget.positions_of(torch.tensor(lengths, dtype=torch.int32)).tolist() == list(
+        map(budget.positions, lengths)
+    )
+
+
 def test_a_budget_as_long_as_the_context_gives_all():
     assert select(torch.rand(1, 1, 8), SMALL)[0, 0].tolist() == list(range(8))
     assert select(torch.rand(1, 1, 50), RecallBudget(share=1.0))[0, 0].tolist() == list(range(50))

@@ -44,6 +44,11 @@ class RecallBudget:
         """Positions read of a context of `length`."""
         return min(length, max(self.floor, self.sinks + self.recent, math.ceil(self.share * length)))
 
+    def positions_of(self, lengths: Tensor) -> Tensor:
+        """[R] int32: `positions` of each of `lengths` [R], computed where they are."""
+        wanted = (lengths.double() * self.share).ceil().clamp_min(max(self.floor, self.sinks + self.recent))
+        return torch.minimum(wanted, lengths).to(torch.int32)
+
 
 @dataclass(frozen=True, slots=True)
 class RecallSet:

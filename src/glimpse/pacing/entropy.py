@@ -65,6 +65,7 @@ class EntropyPacer:
     """Drafts while expected tokens per second rise; decodes plainly where no length beats it, and tries again later."""
 
     name = "entropy"
+    foretells = False
     DEFAULT_MOST = 16
 
     def __init__(self, context: PaceContext) -> None:

@@ -11,6 +11,7 @@ class FeedbackPacer:
     """Each row's draft is one longer after a draft accepted whole, one shorter after any other (the +-1 policy)."""
 
     name = "feedback"
+    foretells = False
     START = 5
     DEFAULT_MOST = 16
 

@@ -33,6 +33,7 @@ class FleetPacer:
     """
 
     name = "fleet"
+    foretells = False
     DEFAULT_MOST = 16
 
     def __init__(self, context: PaceContext) -> None:

@@ -42,6 +42,7 @@ class MarginalPacer:
     """Takes whole drafts, prices their nodes, and keeps those that pay."""
 
     name = "marginal"
+    foretells = False
     DEFAULT_MOST = 64
 
     def __init__(self, context: PaceContext) -> None:

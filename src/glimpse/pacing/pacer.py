@@ -67,6 +67,8 @@ class Pacer(Protocol):
     name: str
     most: int
     """The longest draft it ever asks for."""
+    foretells: bool
+    """Whether its draft lengths do not depend on what is drafted: a GPU then runs whole rounds of them."""
 
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:

@@ -7,6 +7,7 @@ from typing import Any
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
 from glimpse.llm import LLM
+from glimpse.sampling.params import SamplingParams
 from tiny import write_tiny_checkpoint
 
 
@@ -20,3 +21,19 @@ def on_device(llm: LLM, **options: Any) -> LLM:
     other = llm.variant(**options)
     other._engine = device_engine(make_parts(llm.loaded, other.options), other.options)
     return other
+
+
+def prompts_of(llm, *lengths):
+    """One prompt of each length, all with the same beginning."""
+    ids = llm.tokenizer.encode("hello world, this is a test of the thing. " * 4)
+    return [ids[:length] for length in lengths]
+
+
+def ids_of(outputs):
+    """The token ids of each."""
+    return [list(output.token_ids) for output in outputs]
+
+
+def greedy(tokens, **more):
+    """Greedy, `tokens` whatever comes."""
+    return SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True, **more)

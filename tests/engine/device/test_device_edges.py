@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.device.engines import on_device, tiny_folder
+from engine.device.engines import greedy, on_device, prompts_of, tiny_folder
 from glimpse.llm import LLM
-from glimpse.sampling.params import SamplingParams
 
 SPARSE = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 2, "budget": 0.1, "budget_floor": 38}
 LOOKUP = {"drafter": "lookup", "pacer": "entropy"}
@@ -24,15 +23,6 @@ def no_page_lost(llm):
     free = llm.loaded.pool.free_pages
     yield
     assert (llm.loaded.pool.free_pages, llm.loaded.pool.promised) == (free, 0)
-
-
-def prompts_of(llm, *lengths):
-    ids = llm.tokenizer.encode("hello world, this is a test of the thing. " * 4)
-    return [ids[:length] for length in lengths]
-
-
-def greedy(tokens, **more):
-    return SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True, **more)
 
 
 def said(outputs):

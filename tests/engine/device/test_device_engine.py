@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.device.engines import on_device, tiny_folder
+from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
@@ -28,19 +28,6 @@ def no_page_lost(llm):
     yield
     assert llm.loaded.pool.free_pages == free
     assert llm.loaded.pool.promised == 0
-
-
-def prompts_of(llm, *lengths):
-    ids = llm.tokenizer.encode("hello world, this is a test of the thing. " * 4)
-    return [ids[:length] for length in lengths]
-
-
-def greedy(tokens, **more):
-    return SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True, **more)
-
-
-def ids_of(outputs):
-    return [list(output.token_ids) for output in outputs]
 
 
 def test_rows_join_and_leave(llm):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.device.engines import tiny_folder
+from engine.device.engines import ids_of, prompts_of, tiny_folder
 from engine.device.pacers import Whim
 from glimpse.attention.triton.mixed import Want
 from glimpse.engine.build import make_parts
@@ -46,20 +46,11 @@ def at_whim(llm, seed, options=SPARSE):
     return device
 
 
-def prompts_of(llm, *lengths):
-    ids = llm.tokenizer.encode("hello world, this is a test of the thing. " * 4)
-    return [ids[:length] for length in lengths]
-
-
 def params_of(*tokens):
     return [
         SamplingParams(max_tokens=most, temperature=0.8 * (row % 2), seed=row, ignore_eos=True)
         for row, most in enumerate(tokens)
     ]
-
-
-def ids_of(outputs):
-    return [list(output.token_ids) for output in outputs]
 
 
 @pytest.mark.parametrize(("seed", "options"), [(1, SPARSE), (2, EVERYTHING)], ids=["a glimpse", "everything"])

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.ragged import Ragged
-from glimpse.attention.triton.rows import Fed
+from glimpse.attention.triton.rows import Fed, embed
 from glimpse.attention.triton.sizes import padded
 
 
@@ -100,10 +100,7 @@ def _mixed_kernel(
     tl.store(positions + token, position.to(tl.int64))
     tl.store(slots + token, tl.where(real, page * PAGE + position % PAGE, -1))
     tl.store(owners + token, tl.where(real, owner, -1))
-    column = tl.arange(0, BLOCK)
-    inside = column < HIDDEN
-    value = tl.load(embedding + own * HIDDEN + column, mask=inside, other=0.0)
-    tl.store(embedded + token.to(tl.int64) * HIDDEN + column, value, mask=inside)
+    embed(embedding, own, embedded, token, HIDDEN, BLOCK)
 
 
 @dataclass(frozen=True, slots=True)

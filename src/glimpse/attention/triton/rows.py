@@ -13,6 +13,22 @@ from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.sizes import padded
 
 
+@triton.jit
+def embed(
+    embedding: tl.tensor,
+    own: tl.tensor,
+    embedded: tl.tensor,
+    token: tl.tensor,
+    HIDDEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """Copies row `own` (int64) of `embedding` to row `token` of `embedded`."""
+    column = tl.arange(0, BLOCK)
+    inside = column < HIDDEN
+    value = tl.load(embedding + own * HIDDEN + column, mask=inside, other=0.0)
+    tl.store(embedded + token.to(tl.int64) * HIDDEN + column, value, mask=inside)
+
+
 @triton.jit(do_not_specialize=["tokens_stride", "table_stride"])
 def _feed_kernel(
     tokens: tl.tensor,
@@ -60,10 +76,7 @@ def _feed_kernel(
         tl.store(lengths + row, (first + count) * alive)
         if COUNTED:
             tl.store(counts + row, count)
-    column = tl.arange(0, BLOCK)
-    inside = column < HIDDEN
-    value = tl.load(embedding + own * HIDDEN + column, mask=inside, other=0.0)
-    tl.store(embedded + token.to(tl.int64) * HIDDEN + column, value, mask=inside)
+    embed(embedding, own, embedded, token, HIDDEN, BLOCK)
 
 
 @dataclass(frozen=True, slots=True)

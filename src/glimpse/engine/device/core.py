@@ -102,8 +102,7 @@ class Core:
             self.window.begin(self.recall.fresh)
 
     def _run_selection(self, scored: Tensor, lengths: Tensor, counts: Tensor, decays: Tensor) -> None:
-        recall, budget = self.recall, self.settings.budget
-        budgets = (lengths * budget.share).ceil().clamp_min(budget.floor).to(torch.int32)
+        recall, budgets = self.recall, self.settings.budget.positions_of(lengths)
         self._select(
             recall.fresh, scored, lengths, budgets, self.rows.table, recall.slots, counts,
             running=recall.scores, decays=decays,

@@ -42,11 +42,6 @@ def why_not_engine(parts: Parts) -> str | None:
         return f"drafter {drafter.name!r} gives trees"
     if drafter.importance and not drafter.needs_forward:
         return f"drafter {drafter.name!r} wants attention weights"
-    if foretells(parts) and drafter.drafts and most > LONGEST:
+    if parts.pacer.foretells and drafter.drafts and most > LONGEST:
         return f"drafts of {most} tokens, where {LONGEST} are the most"
     return None
-
-
-def foretells(parts: Parts) -> bool:
-    """Whether the pacer's draft lengths do not depend on what is drafted."""
-    return bool(getattr(parts.pacer, "foretells", False))

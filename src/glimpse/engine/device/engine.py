@@ -10,7 +10,7 @@ import torch
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.eligible import foretells, why_not_request
+from glimpse.engine.device.eligible import why_not_request
 from glimpse.engine.device.host_drafts import HostDrafts
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
@@ -52,7 +52,7 @@ class DeviceEngine:
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats)
-        known = foretells(parts)
+        known = parts.pacer.foretells
         self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
         self._pace: Pace | OwnPace
