@@ -20,7 +20,7 @@ from glimpse.bench.texts import books, default_folder
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.rows import Rows, RowView
 from glimpse.cache.sequence import Sequence
-from glimpse.drafting.drafter import Outcome
+from glimpse.drafting.drafter import Outcome, Successors
 from glimpse.drafting.lookup import LookupDrafter
 from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.drafting.suffix.drafter import SuffixDrafter
@@ -58,8 +58,9 @@ def fill_tables(drafter: RacerDrafter, view: RowView, ids: int) -> None:
     draw = np.random.default_rng(1)
     successors = (draw.integers(0, ids, (ids, 1)) + 997 * np.arange(8)) % ids
     chances = -np.sort(-draw.dirichlet(np.ones(8), ids).astype(np.float32))
+    read = Successors(*(torch.from_numpy(part) for part in (np.arange(ids), successors, chances)))
     for slot in view.slots:
-        drafter.recycle(slot, np.arange(ids), successors, chances)
+        drafter.recycle(slot, read)
 
 
 def shown(seconds: list[float]) -> str:
