@@ -46,7 +46,7 @@ def use(cell: DeviceCell, settings: RoundSettings) -> DeviceRounds:
     """Rounds of these settings over the cell's rows and prompts."""
     batch, old = cell.batch, cell.batch.rounds
     pool, recall = batch.pool, batch.recall
-    batch.rounds = DeviceRounds(batch.decoder, pool, batch.rows, recall, settings, old._vocab)
+    batch.rounds = DeviceRounds(batch.decoder, pool, batch.rows, recall, settings, old.vocab)
     del old
     gc.collect()
     torch.cuda.empty_cache()
