@@ -12,4 +12,5 @@ def test_every_arm_is_timed_and_drafts(name):
     text = np.tile(np.arange(5, 45), 20)
     line = retrieval_host.measure(name, text, 2, 200, 4)
     nodes = re.search(r"(\d+) nodes a row", line)
-    assert nodes and int(nodes[1]) >= 1
+    assert nodes
+    assert int(nodes[1]) >= 1
