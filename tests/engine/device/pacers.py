@@ -13,7 +13,7 @@ from glimpse.pacing.pacer import Action, Decisions
 class Whim:
     """Decides at random, row by row and step by step; drafts half of the time."""
 
-    name, most = "whim", 3
+    name, most, foretells = "whim", 3, False
 
     def __init__(self, seed: int):
         self._random, self._actions = random.Random(seed), (*Action, Action.DRAFT)
