@@ -53,6 +53,20 @@ class _Keys:
             raise ModelError(f"{self.file.path}: metadata {self.family}.{key} is missing")
         return value
 
+    def whole(self, key: str, default: int | None = None) -> int:
+        """A whole number; without a default it must be there. ValueError if it is anything else."""
+        value = self.need(key) if default is None else self.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{self.family}.{key} is {value!r}, not a whole number")
+        return value
+
+    def real(self, key: str, default: float | None = None) -> float:
+        """A number; without a default it must be there. ValueError if it is anything else."""
+        value = self.need(key) if default is None else self.get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(f"{self.family}.{key} is {value!r}, not a number")
+        return float(value)
+
     def has(self, tensor: str) -> bool:
         return tensor in self.file.tensors
 
@@ -68,9 +82,8 @@ def _refuse_unsupported(keys: _Keys) -> None:
 
 
 def _spec(keys: _Keys) -> DecoderSpec:
-    heads = keys.need("attention.head_count")
-    hidden = keys.need("embedding_length")
-    head_dim = keys.get("attention.key_length", hidden // heads)
+    heads, hidden = keys.whole("attention.head_count"), keys.whole("embedding_length")
+    head_dim = keys.whole("attention.key_length", hidden // heads)
     if keys.get("rope.dimension_count", head_dim) != head_dim:
         raise ModelError(f"{keys.file.path}: rotating only part of a head is not supported")
     if "token_embd.weight" not in keys.file.tensors:
@@ -80,19 +93,19 @@ def _spec(keys: _Keys) -> DecoderSpec:
         architecture=keys.family,
         vocab_size=keys.file.tensors["token_embd.weight"].shape[0],
         hidden_size=hidden,
-        intermediate_size=keys.need("feed_forward_length"),
-        layers=keys.need("block_count"),
+        intermediate_size=keys.whole("feed_forward_length"),
+        layers=keys.whole("block_count"),
         heads=heads,
-        kv_heads=keys.get("attention.head_count_kv", heads),
+        kv_heads=keys.whole("attention.head_count_kv", heads),
         head_dim=head_dim,
-        norm_eps=keys.need("attention.layer_norm_rms_epsilon"),
+        norm_eps=keys.real("attention.layer_norm_rms_epsilon"),
         qkv_bias=keys.has("blk.0.attn_q.bias"),
         output_bias=keys.has("blk.0.attn_output.bias"),
         mlp_bias=keys.has("blk.0.ffn_gate.bias"),
         qk_norm=keys.has("blk.0.attn_q_norm.weight"),
         tied=not keys.has("output.weight"),
-        rope=RopeSpec(float(keys.get("rope.freq_base", 10000.0)), head_dim, scaling),
-        context_length=scaling.context_length(keys.need("context_length")),
+        rope=RopeSpec(keys.real("rope.freq_base", 10000.0), head_dim, scaling),
+        context_length=scaling.context_length(keys.whole("context_length")),
         eos_token_ids=_eos(keys.file),
     )
 
@@ -117,18 +130,18 @@ def _scaling(keys: _Keys, head_dim: int) -> RopeScaling:
 
 
 def _yarn(keys: _Keys) -> Yarn:
-    factor = float(keys.need("rope.scaling.factor"))
+    factor = keys.real("rope.scaling.factor")
     return Yarn(
         factor=factor,
-        trained_length=int(keys.need("rope.scaling.original_context_length")),
-        attention_factor=float(keys.get("rope.scaling.attn_factor", 1.0)) * yarn_attention_factor(factor),
-        beta_fast=float(keys.get("rope.scaling.yarn_beta_fast", 32.0)),
-        beta_slow=float(keys.get("rope.scaling.yarn_beta_slow", 1.0)),
+        trained_length=keys.whole("rope.scaling.original_context_length"),
+        attention_factor=keys.real("rope.scaling.attn_factor", 1.0) * yarn_attention_factor(factor),
+        beta_fast=keys.real("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=keys.real("rope.scaling.yarn_beta_slow", 1.0),
     )
 
 
 _READERS: dict[str, Callable[[_Keys], RopeScaling]] = {
     "none": lambda keys: Plain(),
-    "linear": lambda keys: Linear(float(keys.need("rope.scaling.factor"))),
+    "linear": lambda keys: Linear(keys.real("rope.scaling.factor")),
     "yarn": _yarn,
 }

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from glimpse.errors import ModelError
-from glimpse.model.tokenizer import Tokenizer
+from glimpse.model.tokenizer import Tokenizer, reading_tokenizer
 from glimpse.model.weights.gguf_file import GgufFile
 
 _CONTROL, _USER_DEFINED = 3, 4
@@ -42,23 +42,19 @@ _SPLITTINGS = {
 def tokenizer_from_gguf(file: GgufFile) -> Tokenizer:
     """The tokenizer stored in a GGUF file. ModelError if its kind is not supported or a part is missing."""
     kind = file.metadata.get("tokenizer.ggml.model")
-    if kind == "llama":
-        return _sentencepiece(file)
-    if kind != "gpt2":
+    read = {"gpt2": _byte_level, "llama": _sentencepiece}.get(kind) if isinstance(kind, str) else None
+    if read is None:
         raise ModelError(f"{file.path}: tokenizer {kind!r} is not supported; 'gpt2' (byte-level) and 'llama' are")
-    return _byte_level(file)
+    with reading_tokenizer(file.path):
+        return read(file)
 
 
 def _byte_level(file: GgufFile) -> Tokenizer:
     name = file.metadata.get("tokenizer.ggml.pre", "default")
-    if name not in _SPLITTINGS:
+    if not isinstance(name, str) or name not in _SPLITTINGS:
         raise ModelError(f"{file.path}: text splitting {name!r} is not supported; these are: {', '.join(_SPLITTINGS)}")
-    splitting = _SPLITTINGS[name]
     tokens, merges = _need(file, "tokens"), _need(file, "merges")
-    try:
-        backend = _backend(file, splitting, tokens, merges)
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise ModelError(f"{file.path}: the tokenizer cannot be read: {error}") from error
+    backend = _backend(file, _SPLITTINGS[name], tokens, merges)
     return Tokenizer(_wrapped(file, backend, tokens))
 
 
@@ -133,10 +129,7 @@ def _sentencepiece(file: GgufFile) -> Tokenizer:
     """Merges are not stored for this kind; transformers rebuilds them from the scores (slow on large vocabularies)."""
     from transformers import AutoTokenizer
 
-    try:
-        fast = AutoTokenizer.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
-    except Exception as error:  # transformers raises many kinds
-        raise ModelError(f"{file.path}: the tokenizer cannot be read: {' '.join(str(error).split())}") from error
+    fast = AutoTokenizer.from_pretrained(file.path.parent, gguf_file=file.path.name, local_files_only=True)
     # Only the splitting is taken over: which tokens are special, or end a text, differs between transformers' versions.
     backend, tokens = fast.backend_tokenizer, _need(file, "tokens")
     _set_added(file, backend, tokens)

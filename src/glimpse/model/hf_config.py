@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
@@ -162,3 +164,16 @@ def check_sizes(spec: DecoderSpec, label: str) -> None:
         raise ModelError(f"{label}: {spec.heads} query heads cannot share {spec.kv_heads} KV heads evenly")
     if spec.head_dim % 2:
         raise ModelError(f"{label}: head_dim {spec.head_dim} is odd; rotary embeddings need an even one")
+    _check_numbers(spec, label)
+
+
+def _check_numbers(spec: DecoderSpec, label: str) -> None:
+    """Refuse numbers that would make every logit NaN, or the rotation undefined."""
+    scaling = spec.rope.scaling
+    stretches = {f"rotary {each.name}": getattr(scaling, each.name) for each in dataclasses.fields(scaling)}  # type: ignore[arg-type]
+    numbers = {"norm_eps": spec.norm_eps, "attention_factor": scaling.attention_factor} | stretches
+    for name, value in numbers.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
+            raise ModelError(f"{label}: {name} is {value}; it must be a finite number above 0")
+    if not 1 < spec.rope.theta < math.inf:
+        raise ModelError(f"{label}: the rotary base is {spec.rope.theta}; it must be a finite number above 1")

@@ -23,7 +23,7 @@ def scaling_from_config(config: Any, label: str) -> tuple[float, RopeScaling]:
         raise ModelError(f"{label}: partial_rotary_factor {part} is not supported; only 1.0 is")
     try:
         return float(parameters["rope_theta"]), _READERS[kind](parameters, config.max_position_embeddings)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ModelError(f"{label}: rotary scaling {kind!r} lacks a usable value: {error}") from error
 
 

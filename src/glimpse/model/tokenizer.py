@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glimpse.errors import ArgumentError, ModelError
+from glimpse.errors import ArgumentError, GlimpseError, ModelError
 from glimpse.model.chat import encode_chat
 
 Message = Mapping[str, str]
@@ -87,11 +88,20 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         raise ModelError(f"{folder}: no tokenizer (tokenizer.json) beside the weights")
-    try:
+    with reading_tokenizer(folder):
         fast = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers and tokenizers raise many kinds
+        if not getattr(fast, "is_fast", False):
+            raise ModelError(f"{folder}: the tokenizer has no fast form (tokenizer.json); convert it first")
+        return Tokenizer(fast)
+
+
+@contextmanager
+def reading_tokenizer(path: Path) -> Iterator[None]:
+    """Turns whatever a tokenizer's parts raise while they are read from `path` into one ModelError."""
+    try:
+        yield
+    except GlimpseError:
+        raise
+    except Exception as error:  # transformers and tokenizers raise many kinds, bare Exception among them
         reason = " ".join(str(error).split())
-        raise ModelError(f"{folder}: the tokenizer cannot be read: {reason}") from error
-    if not getattr(fast, "is_fast", False):
-        raise ModelError(f"{folder}: the tokenizer has no fast form (tokenizer.json); convert it first")
-    return Tokenizer(fast)
+        raise ModelError(f"{path}: the tokenizer cannot be read: {reason}") from error
