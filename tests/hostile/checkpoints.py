@@ -99,9 +99,7 @@ def safetensors_head(draw: random.Random, folder: Path) -> None:
     """Changed bytes or values in the head of a safetensors file, or a changed index of shards."""
     files = dict(_folder(draw.choice((1, 2))))
     name = draw.choice(sorted(name for name in files if "safetensors" in name))
-    files[name] = (
-        broken_json(files[name].decode(), draw) if name.endswith(".json") else _broken_head(files[name], draw)
-    )
+    files[name] = broken_json(files[name].decode(), draw) if name.endswith(".json") else _broken_head(files[name], draw)
     use(_written(files, folder))
 
 
@@ -142,13 +140,3 @@ def _broken_file(draw: random.Random, folder: Path, names: tuple[str, ...]) -> N
     name = draw.choice(names)
     files[name] = broken_json(files[name].decode(), draw)
     use(_written(files, folder))
-
-
-TARGETS: dict[str, Callable[[random.Random, Path], None]] = {
-    "gguf head": gguf_head,
-    "gguf values": gguf_values,
-    "safetensors head": safetensors_head,
-    "configuration": configuration,
-    "rotary": rotary,
-    "tokenizer files": tokenizer_files,
-}

@@ -26,7 +26,7 @@ class Journal:
             try:
                 entry = json.loads(line)
                 self.cells[entry["cell"]] = entry
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, RecursionError):
                 break
         self._rewrite()
 

@@ -147,6 +147,7 @@ _TARGET: Mapping[str, type | tuple[type, ...]] = {
     "value": (int, float, type(None)),
     "ok": bool,
 }
+_TABLE: Mapping[str, type] = {"title": str, "columns": list, "rows": list}
 
 
 def write_result(result: Result, folder: Path) -> Path:
@@ -180,7 +181,7 @@ def read_result(path: Path) -> Result:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise GlimpseError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GlimpseError(f"{path}: not JSON: {error}") from error
     try:
         return parse_result(value)
@@ -219,11 +220,11 @@ def _target(entry: object) -> Target:
 
 
 def _table(entry: object) -> Table:
-    _check(entry, {"title": str, "columns": list, "rows": list}, "a table")
+    _check(entry, _TABLE, "a table")
     assert isinstance(entry, dict)
-    if any(len(row) != len(entry["columns"]) for row in entry["rows"]):
+    if any(not isinstance(row, list) or len(row) != len(entry["columns"]) for row in entry["rows"]):
         raise GlimpseError(f"table {entry['title']!r}: a row has not one cell a column ({len(entry['columns'])})")
-    return Table(**entry)
+    return Table(**{name: entry[name] for name in _TABLE})
 
 
 def _check(value: object, form: Mapping[str, Any], where: str) -> None:

@@ -8,8 +8,8 @@ name, and what lies between, placeholders restored, is encoded as plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from glimpse.errors import ArgumentError
 
@@ -23,11 +23,14 @@ def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_genera
     """Ids of `messages` in the checkpoint's chat template. Raises ArgumentError for messages it cannot stand for."""
     _check(messages)
     special = _pattern(tokenizer.special_texts)
-    if special is None or not any(special.search(message["content"]) for message in messages):
+    if special is None or not any(special.search(text) for text in _texts(messages)):
         text = tokenizer.render(messages, add_generation_prompt=add_generation_prompt)
         return tokenizer.encode(text, add_special_tokens=False, parse_special=True)
-    mark = _unused(message["content"] for message in messages)
-    hidden = [_hide(message, special, tokenizer.special_texts, mark) for message in messages]
+    ids, mark = tokenizer.special_texts, _unused(_texts(messages))
+    hidden = [
+        _replaced(message, lambda text: special.sub(lambda match: f"{mark}{ids[match[0]]}{mark}", text))
+        for message in messages
+    ]
     text = tokenizer.render(hidden, add_generation_prompt=add_generation_prompt)
     pieces = _Pieces(tokenizer, special, mark)
     # Cutting at special tokens must not change how the rest is split: true of byte-level tokenizers, not of every one.
@@ -69,12 +72,25 @@ def _pattern(specials: Mapping[str, int]) -> re.Pattern[str] | None:
     return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
 
 
-def _hide(message: Message, special: re.Pattern[str], ids: Mapping[str, int], mark: str) -> dict[str, str]:
-    content = special.sub(lambda match: f"{mark}{ids[match[0]]}{mark}", message["content"])
-    return {**message, "content": content}
+def _texts(value: object) -> list[str]:
+    """Every text in a message: templates write roles, names and tool calls too, not the content alone."""
+    found: list[str] = []
+    _replaced(value, lambda text: found.append(text) or text)
+    return found
 
 
-def _unused(contents: Iterable[str]) -> str:
-    """A private-use character that occurs in none of the contents."""
-    used = set("".join(contents))
+def _replaced(value: Any, change: Callable[[str], str]) -> Any:
+    """`value` with `change` made to every text in it."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _replaced(entry, change) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(entry, change) for entry in value]
+    return value
+
+
+def _unused(texts: Iterable[str]) -> str:
+    """A private-use character that occurs in none of the texts."""
+    used = set("".join(texts))
     return next(mark for mark in map(chr, range(0xE000, 0xF8FF)) if mark not in used)

@@ -199,7 +199,7 @@ def _stamp_path(path: Path) -> Path:
 def _read_stamp(path: Path) -> object:
     try:
         return json.loads(_stamp_path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

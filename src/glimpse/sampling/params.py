@@ -11,6 +11,8 @@ from glimpse.sampling import checks
 from glimpse.sampling.noise import child_seed
 
 _TOKENS = checks.Integer(0)
+MOST_OUTPUTS = 1024
+"""Of one request: each has its own row, text and counts from the moment it is asked for."""
 
 CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "max_tokens": checks.Integer(-1, note=" (-1: up to the end of text or of the context)"),
@@ -32,7 +34,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "seed": checks.Integer(-(1 << 63), (1 << 64) - 1),
     "logprobs": _TOKENS,
     "prompt_logprobs": _TOKENS,
-    "n": checks.Integer(1),
+    "n": checks.Integer(1, MOST_OUTPUTS),
     "skip_special_tokens": checks.flag,
     "include_stop_str_in_output": checks.flag,
 }
@@ -82,7 +84,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     """The same for the prompt's tokens."""
     n: int | None = None
-    """How many outputs, each with a seed of its own (`glimpse.sampling.noise.child_seed`)."""
+    """How many outputs, at most 1,024, each with a seed of its own (`glimpse.sampling.noise.child_seed`)."""
     skip_special_tokens: bool | None = None
     """Leave special tokens out of the text; unset: True."""
     include_stop_str_in_output: bool | None = None
