@@ -6,16 +6,16 @@ import json
 import random
 import shutil
 import struct
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from glimpse import LLM, SamplingParams
 from tests.hostile.mutations import broken_bytes, broken_json, odd_value
 from tests.model.gguf_files import write_tiny_gguf
 from tests.tiny import tiny_config, write_tiny_checkpoint
+
+from glimpse import LLM, SamplingParams
 
 MESSAGES = [{"role": "user", "content": "hi <|im_end|> there"}]
 FEW = SamplingParams(max_tokens=3, seed=1)

@@ -7,12 +7,13 @@ import random
 from functools import cache
 from pathlib import Path
 
+from tests.hostile.mutations import broken_json, nested
+from tests.tiny import tiny_config
+
 from glimpse.bench.results import read_result
 from glimpse.model.hf_config import spec_from_config
 from glimpse.pacing.calibration import Calibration, Point, read, shape_of
 from glimpse.pacing.costs import FEATURES
-from tests.hostile.mutations import broken_json, nested
-from tests.tiny import tiny_config
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from tests.hostile.mutations import NUMBERS, TEXTS, odd_value
+from tests.tiny import write_tiny_checkpoint
+
 from glimpse import LLM, SamplingParams
 from glimpse.cli.app import run
 from glimpse.engine.options import EngineOptions
-from tests.hostile.mutations import NUMBERS, TEXTS, odd_value
-from tests.tiny import write_tiny_checkpoint
 
 SENSIBLE: dict[str, tuple[Any, ...]] = {
     "max_tokens": (1, 5),

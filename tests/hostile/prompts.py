@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tests.hostile.options import tiny
+
 from glimpse import SamplingParams
 from glimpse.outputs import GenerationOutput
-from tests.hostile.options import tiny
 
 PIECES = (
     "\0", "\x01\x02\x7f", "\x1b]0;title\x07", "\r\n", "\u2028", "\u202e", "\ufeff", "\ud800", "\udc00", "\U0010ffff",

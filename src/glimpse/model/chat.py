@@ -75,7 +75,12 @@ def _pattern(specials: Mapping[str, int]) -> re.Pattern[str] | None:
 def _texts(value: object) -> list[str]:
     """Every text in a message: templates write roles, names and tool calls too, not the content alone."""
     found: list[str] = []
-    _replaced(value, lambda text: found.append(text) or text)
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    _replaced(value, note)
     return found
 
 

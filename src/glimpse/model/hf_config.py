@@ -54,8 +54,11 @@ def spec_from_config(raw: Mapping[str, Any], label: str = "config.json") -> Deco
     refuse_unsupported(raw, label)
     config = _complete(family, raw, label)
     _refuse_windows(config, label)
-    spec = _spec(family, config, label)
-    check_sizes(spec, label)
+    try:
+        spec = _spec(family, config, label)
+        check_sizes(spec, label)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ModelError(f"{label}: not a usable configuration: {error}") from error
     return spec
 
 
@@ -153,13 +156,15 @@ _SIZES = (
     "head_dim",
     "context_length",
 )
+_MOST = 1 << 40
+"""No size or length of a decoder comes near it, and products of a few still are numbers that torch can hold."""
 
 
 def check_sizes(spec: DecoderSpec, label: str) -> None:
     """Refuse sizes that cannot be right, before any weight is read."""
     for name in _SIZES:
-        if getattr(spec, name) < 1:
-            raise ModelError(f"{label}: {name} is {getattr(spec, name)}; it must be at least 1")
+        if not 1 <= getattr(spec, name) <= _MOST:
+            raise ModelError(f"{label}: {name} is {getattr(spec, name)}; it must be from 1 to {_MOST}")
     if spec.heads % spec.kv_heads:
         raise ModelError(f"{label}: {spec.heads} query heads cannot share {spec.kv_heads} KV heads evenly")
     if spec.head_dim % 2:
@@ -173,7 +178,7 @@ def _check_numbers(spec: DecoderSpec, label: str) -> None:
     stretches = {f"rotary {each.name}": getattr(scaling, each.name) for each in dataclasses.fields(scaling)}  # type: ignore[arg-type]
     numbers = {"norm_eps": spec.norm_eps, "attention_factor": scaling.attention_factor} | stretches
     for name, value in numbers.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
-            raise ModelError(f"{label}: {name} is {value}; it must be a finite number above 0")
+        if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value <= _MOST:
+            raise ModelError(f"{label}: {name} is {value}; it must be above 0 and at most {_MOST}")
     if not 1 < spec.rope.theta < math.inf:
         raise ModelError(f"{label}: the rotary base is {spec.rope.theta}; it must be a finite number above 1")
