@@ -6,9 +6,18 @@ is the drafter `sparse` with a budget of the whole context: every draft step the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
 from tests.doubles import AlwaysWrong, Empty, Fixed, HostDrafter, Noisy, Oracle, RandomPacer, Texts, with_parts
 
+from glimpse.acceptance import Acceptance, NodeNoise
+from glimpse.acceptance.rule import Accepted
+from glimpse.drafting.drafter import Draft
+from glimpse.engine.engine import Engine
 from glimpse.llm import LLM
+from glimpse.sampling import Laws
 
 __all__ = [
     "NAMES",
@@ -19,9 +28,12 @@ __all__ = [
     "Noisy",
     "Oracle",
     "RandomPacer",
+    "Round",
+    "Watched",
     "drafting",
     "lookup",
     "self_drafting",
+    "watched",
     "with_parts",
 ]
 
@@ -58,3 +70,58 @@ def self_drafting(llm: LLM, draft_tokens: int = 4, **options: object) -> LLM:
     """SELF."""
     fixed = {"drafter": "sparse", "budget": 1.0, "pacer": "fixed", "draft_tokens": draft_tokens}
     return llm.variant(**fixed | options)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one row's verification was given and what it gave: chains only."""
+
+    seed: int
+    position: int
+    """Of the first token judged; the prompt's first token has 0."""
+    draft: list[int]
+    emitted: list[int]
+    """Accepted tokens and the target's own, before any cut."""
+    laws: Laws
+    """One more than there are drafts."""
+    proposal: Laws | None
+    """What the drafter says that its tokens were drawn from."""
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens accepted."""
+        return len(self.emitted) - 1
+
+
+class Watched:
+    """An acceptance rule that writes down its rounds."""
+
+    def __init__(self, rule: Acceptance) -> None:
+        self.rule, self.rounds = rule, list[Round]()
+        for name in ("name", "lossless", "draft_role", "needs_law", "trees"):
+            setattr(self, name, getattr(rule, name))
+
+    def accept(self, draft: Draft, laws: Laws, noise: NodeNoise) -> Accepted:
+        accepted = self.rule.accept(draft, laws, noise)
+        tokens, whole = draft.tokens.tolist(), range(len(laws))
+        for row, ((start, end), emitted) in enumerate(
+            zip(pairwise(draft.offsets), accepted.token_lists(), strict=True)
+        ):
+            first, own = start + row, slice(start, end)
+            judges = laws.select(noise.positions.new_tensor(whole[first : end + row + 1]))
+            proposal = None if draft.law is None else draft.law.select(noise.positions.new_tensor(whole[own]))
+            where = int(noise.seeds[first]), int(noise.positions[first])
+            self.rounds.append(Round(*where, tokens[own], emitted, judges, proposal))
+        return accepted
+
+    @property
+    def drafted(self) -> Sequence[Round]:
+        """The rounds that had a draft."""
+        return [made for made in self.rounds if made.draft]
+
+
+def watched(llm: LLM) -> tuple[LLM, Watched]:
+    """`llm` itself (not its variants) with a watched acceptance rule, and the rule."""
+    rule = Watched(llm._engine.parts.acceptance)
+    llm._engine = Engine(replace(llm._engine.parts, acceptance=rule), llm.options)
+    return llm, rule

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
-from tests.cases.doubles import NAMES, drafting
-from tests.cases.models import GREEDY, copied, narrow, plain, prompt, ref, texts_of
+from tests.cases.doubles import NAMES, drafting, watched
+from tests.cases.models import GREEDY, constant, copied, log_of, narrow, plain, prompt, ref, texts_of
 from tests.cases.verdicts import Tie, chi_square, dist, eq, ledger, not_dist, tie
 
 IDS = prompt(30)
@@ -65,3 +66,24 @@ def test_drafters(mtiny, name):
     rate = out.speculation.acceptance_rate
     assert (out.speculation.drafted == 0) == (name == "EMPTY")
     assert {"ORACLE": rate == 1, "SELF": rate == 1, "FIXED": rate < 0.2, "EMPTY": rate == 0}.get(name, 0 < rate < 1)
+
+
+def test_the_constant_model_has_the_logits_it_is_given(tmp_path):
+    llm = constant(tmp_path / "v1", log_of([0.5, 0.3, 0.2], first=40))
+    for ids in ([5], prompt(30)):
+        out = llm.generate(ids, replace(GREEDY, max_tokens=4, logprobs=3))[0]
+        assert out.token_ids == (40,) * 4
+        for entry in out.logprobs:
+            assert [math.exp(logprob) for _, logprob in entry.top] == pytest.approx([0.5, 0.3, 0.2], abs=1e-6)
+
+
+def test_a_watched_rule_tells_rounds(mtiny):
+    texts = texts_of(mtiny, [IDS], replace(GREEDY, max_tokens=12))
+    llm, rule = watched(drafting(mtiny, "NOISY", texts, draft_tokens=3))
+    out = llm.generate(IDS, replace(GREEDY, max_tokens=12))[0]
+    written = [token for made in rule.rounds for token in made.emitted]
+    assert written[:12] == list(out.token_ids)
+    assert rule.rounds[0].position == 30
+    for made in rule.rounds:
+        assert len(made.laws) == len(made.draft) + 1
+        assert made.emitted[: made.accepted] == made.draft[: made.accepted]
