@@ -63,10 +63,10 @@ class AsyncLLM:
             request = run.request = await self._request(prompt, params)
             if run.aborted:
                 request.committer.abort()
-            inbox, shown, last = self._submit(request), 0, StreamChunk("", (), ())
+            inbox, shown, written, last = self._submit(request), 0, 0, StreamChunk("", (), ())
             while not isinstance(item := await inbox.get(), _End):
-                last = chunk_of(item)
-                shown += len(last.text)
+                last = chunk_of(item, written)
+                shown, written = shown + len(last.text), written + len(last.token_ids)
                 if item.commit.finish_reason is None:
                     yield last
                     last = StreamChunk("", (), ())

@@ -274,14 +274,16 @@ class LLM:
         return self._stream(request)
 
     def _stream(self, request: Request) -> Generator[StreamChunk, None, None]:
-        last = StreamChunk("", (), ())
+        last, written = StreamChunk("", (), ()), 0
         # Closed by name: a closed generator of Python 3.12 may leave the ones within it open.
         with closing(follow(self._engine, request, self._prefill_progress(request))) as steps:
             for progress in steps:
+                chunk = chunk_of(progress, written)
+                written += len(chunk.token_ids)
                 if progress.commit.finish_reason is None:
-                    yield chunk_of(progress)
+                    yield chunk
                 else:
-                    last = chunk_of(progress)
+                    last = chunk
         yield replace(last, output=self._finish(request))
 
     def _prefill_progress(self, request: Request) -> Callable[[EngineFace], None]:

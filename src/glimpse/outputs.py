@@ -147,6 +147,8 @@ class StreamChunk:
     """One for each token; they join to `text`, but for what an abort let go last."""
     output: GenerationOutput | None = None
     """The whole, in the last chunk only."""
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    """One for each token, if asked for."""
 
 
 class TextStream(Iterator[StreamChunk]):

@@ -29,11 +29,13 @@ def output_of(request: Request, settings: Mapping[str, object]) -> GenerationOut
     )
 
 
-def chunk_of(progress: Progress) -> StreamChunk:
-    """What a step added, as a stream chunk."""
-    commit = progress.commit
+def chunk_of(progress: Progress, before: int) -> StreamChunk:
+    """What a step added to a request that had written `before` tokens, as a stream chunk."""
+    commit, request = progress.commit, progress.request
     pieces = tuple(
         Piece(text, token, index < progress.accepted)
         for index, (text, token) in enumerate(zip(commit.pieces, commit.token_ids, strict=True))
     )
-    return StreamChunk(commit.text, commit.token_ids, pieces)
+    asked = request.params.logprobs is not None
+    logprobs = tuple(request.logprobs[before : before + len(commit.token_ids)]) if asked else None
+    return StreamChunk(commit.text, commit.token_ids, pieces, logprobs=logprobs)

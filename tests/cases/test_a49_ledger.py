@@ -1,0 +1,68 @@
+"""A49, A66: nothing is left behind, however many requests there were and however they ended."""
+
+from __future__ import annotations
+
+import gc
+import random
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.cases.doubles import drafting
+from tests.cases.mini import mini
+from tests.cases.models import GREEDY, VOCAB, prompt, texts_of
+from tests.cases.verdicts import ledger
+
+from glimpse.errors import ArgumentError
+from glimpse.sampling import SamplingParams
+
+TURNS = 1000
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory):
+    return mini(tmp_path_factory.mktemp("ledger"), rows=40, num_hidden_layers=1)
+
+
+def test_a49_a_thousand_requests_however_they_end(llm):
+    draw = random.Random(1)
+    prompts = [prompt(length, "ledger") for length in range(1, 40)]
+    texts = texts_of(llm, prompts, replace(GREEDY, max_tokens=8))
+    noisy, ends = drafting(llm, "NOISY", texts, p=0.5, draft_tokens=4), {"stop": 0, "length": 0, "error": 0}
+    for turn in range(TURNS):
+        ids, text = draw.choice(texts)
+        how = turn % 4
+        stop = {"stop_token_ids": [text[2]]} if how == 1 else {}
+        if how == 2:
+            stop = {"stop": llm.tokenizer.decode(text[1:3]) or "x"}
+        if how == 3 and turn % 16 == 3:
+            stop = {"suppress_tokens": list(range(VOCAB))}
+        with ledger(noisy):
+            try:
+                out = noisy.generate([ids], SamplingParams(max_tokens=4, temperature=0.0, **stop))[0]
+            except ArgumentError:
+                ends["error"] += 1
+            else:
+                ends[out.finish_reason] += 1
+    assert min(ends.values()) > 30, ends
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("off", [{"drafter": "none"}, {"drafter": "lookup", "draft_tokens": 0}], ids=["none", "zero"])
+def test_a66_memory_is_flat_without_speculation(llm, off):
+    plain = llm.variant(draft_tokens=None).variant(**off)
+    prompts, params = [prompt(20, turn) for turn in range(40)], replace(GREEDY, max_tokens=3)
+    sizes = []
+    for turn in range(25):
+        with ledger(plain):
+            outs = plain.generate(prompts, params)
+        assert sum(out.speculation.drafted for out in outs) == 0
+        if turn % 3 == 2:
+            gc.collect()
+            sizes.append(resident())
+    assert max(sizes[2:]) - sizes[2] < 4 << 20
