@@ -34,6 +34,7 @@ __all__ = [
     "lookup",
     "self_drafting",
     "watched",
+    "watched_steps",
     "with_parts",
 ]
 
@@ -125,3 +126,19 @@ def watched(llm: LLM) -> tuple[LLM, Watched]:
     rule = Watched(llm._engine.parts.acceptance)
     llm._engine = Engine(replace(llm._engine.parts, acceptance=rule), llm.options)
     return llm, rule
+
+
+def watched_steps(llm: LLM) -> list[list[tuple[int, int, int]]]:
+    """Has every step of `llm` write down its verifying and plain rows (no prompts): slot, draft length, tokens fed."""
+    planner, rows, steps = llm._engine._planner, llm._engine.parts.rows, []
+    plan = planner.plan
+
+    def watching(running: dict) -> object:
+        made = plan(running)
+        fed = [(spec.slot, int(rows.draft_len[spec.slot]), spec.count) for spec in made.full
+               if int(rows.committed_len[spec.slot] - rows.verified_len[spec.slot]) == 1]  # fmt: skip
+        steps.append(fed)
+        return made
+
+    planner.plan = watching
+    return steps
