@@ -21,7 +21,11 @@ from glimpse.llm import LLM
 
 WINDOWS = {
     "mistral": ("mistral", {"sliding_window": 8}, "sliding window of 8"),
-    "qwen2": ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}, "sliding window of 8"),
+    "qwen2": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0},
+        "sliding window of 8",
+    ),
     "one layer": ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
 }
 

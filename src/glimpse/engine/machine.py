@@ -18,6 +18,8 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 _AUTO = {"cpu": torch.float32, "cuda": torch.bfloat16}
 """The dtype that is fastest without changing what is written by more than rounding."""
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
+_MOST = 1 << 40
+"""No machine has memory for it; beyond, sums of bytes are no numbers that can be written out."""
 _THREADS_A_PROCESSOR = 4
 """More threads than this for each processor are a slip, and many more cannot even be started."""
 
@@ -42,8 +44,8 @@ class MachineOptions:
         if not _DEVICE.fullmatch(text("device", self.device)):
             raise ArgumentError(f"unknown device {shown(self.device)}; known: auto, cpu, cuda, cuda:0, cuda:1, ...")
         numbers: Mapping[str, Callable[[str, Any], Any]] = {
-            "max_context": Integer(1),
-            "max_batch_size": Integer(1),
+            "max_context": Integer(1, _MOST),
+            "max_batch_size": Integer(1, _MOST),
             "threads": _threads(),
             "seed": CHECKS["seed"],
         }

@@ -26,11 +26,16 @@ def resolve_model(name: str | Path, *, say: Say | None = None) -> Path:
         raise ArgumentError(f"model must be 'demo', a Hugging Face folder or a .gguf file, not {name!r}")
     if str(name) == "demo":
         return demo_model(say=say)
-    path = Path(name).expanduser()
-    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
-        return path
-    if path.exists():
-        raise ArgumentError(f"{path} is neither a model folder nor a .gguf file")
+    try:
+        path = Path(name).expanduser()
+        if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+            return path
+        if path.exists():
+            raise ArgumentError(f"{path} is neither a model folder nor a .gguf file")
+    except (OSError, RuntimeError) as error:  # a name too long, a folder that may not be read, nobody's home
+        raise ArgumentError(
+            f"model {name!r} cannot be looked up: {getattr(error, 'strerror', None) or error}"
+        ) from error
     raise ArgumentError(f"no such model: {name} (expected 'demo', a Hugging Face folder or a .gguf file)")
 
 
