@@ -124,6 +124,8 @@ TEMPLATES = (
     "{% for i in range(10 ** 9) %}x{% endfor %}",
     "{{ 'a' * 10 ** 11 }}",
     "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     "{% if %}",
 )
 

@@ -8,7 +8,10 @@ name, and what lies between, placeholders restored, is encoded as plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from glimpse.errors import ArgumentError
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
     from glimpse.model.tokenizer import Message, Tokenizer
 
 _KEYS = ("role", "content")
+_STEPS = 2_000_000
+"""A second or so; a conversation of a thousand turns takes about a hundredth of it."""
+_TEMPLATE = "<template>"
+"""The file name of what jinja2 compiles."""
 
 
 def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
@@ -37,6 +44,27 @@ def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_genera
     if pieces.encode(text, restore=False) != tokenizer.encode(text, add_special_tokens=False, parse_special=True):
         raise ArgumentError("a message holds special-token text, which this checkpoint's tokenizer cannot keep as text")
     return pieces.encode(text, restore=True)
+
+
+@contextmanager
+def bounded_template() -> Iterator[None]:
+    """Ends a template that has taken `_STEPS` lines and calls. Its sandbox keeps it from files and modules, not from
+    loops within loops, and what runs in this thread can only be stopped from within: by a trace function.
+    """
+    before, left = sys.gettrace(), _STEPS
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RuntimeError(f"it takes more than {_STEPS:,} steps")
+        return count if frame.f_code.co_filename == _TEMPLATE else None
+
+    sys.settrace(count)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 class _Pieces:

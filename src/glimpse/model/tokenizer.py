@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glimpse.errors import ArgumentError, GlimpseError, ModelError
-from glimpse.model.chat import encode_chat
+from glimpse.model.chat import bounded_template, encode_chat
 
 Message = Mapping[str, str]
 
@@ -57,9 +57,10 @@ class Tokenizer:
         if not self.has_chat_template:
             raise ArgumentError("this checkpoint has no chat template; pass the prompt as text")
         try:
-            text: str = self._fast.apply_chat_template(
-                [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
-            )
+            with bounded_template():
+                text: str = self._fast.apply_chat_template(
+                    [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
+                )
         except Exception as error:  # templates raise whatever they like
             reason = " ".join(str(error).split())
             raise ArgumentError(f"the chat template refuses these messages: {reason}") from error
