@@ -181,7 +181,7 @@ class LLM:
 
     def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> GenerationOutput:
         """The answer to a conversation, by the checkpoint's chat template."""
-        return self.generate([self.tokenizer.chat(messages)], single_output(params))[0]
+        return self.generate([self.tokenizer.chat(messages, most=self.context_length)], single_output(params))[0]
 
     def compare(
         self,
@@ -237,7 +237,7 @@ class LLM:
 
     def _ids(self, prompt: object) -> list[int]:
         plain = as_prompt(prompt)
-        return self.tokenizer.encode(plain) if isinstance(plain, str) else plain
+        return self.tokenizer.encode(plain, most=self.context_length) if isinstance(plain, str) else plain
 
     def _settled(self, params: SamplingParams) -> SamplingParams:
         """With a seed, so that several runs draw alike."""

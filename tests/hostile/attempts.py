@@ -17,7 +17,9 @@ from glimpse.errors import GlimpseError
 LONGEST_LINE = 2_000
 """Characters of a message that may still be called one clear line."""
 SECONDS = 10.0
-"""Longer than this is a hang; what is tried here takes hundredths of a second."""
+"""More processor time than this is a hang; what is tried here takes hundredths of a second."""
+PATIENCE = 12.0
+"""How many times longer it may wait, for a busy machine or for nothing."""
 SPARE_BYTES = 1 << 30
 """Address space that all attempts together may take beyond what is in use at their begin."""
 
@@ -73,13 +75,16 @@ def _within(seconds: float) -> Iterator[None]:
     def ring(*_: object) -> None:
         raise Hangs(f"more than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    clocks = (signal.SIGPROF, signal.ITIMER_PROF, seconds), (signal.SIGALRM, signal.ITIMER_REAL, PATIENCE * seconds)
+    before = [signal.signal(number, ring) for number, _, _ in clocks]
+    for _, clock, limit in clocks:
+        signal.setitimer(clock, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (number, clock, _), handler in zip(clocks, before, strict=True):
+            signal.setitimer(clock, 0)
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ A longer run: `python -m benchmarks.fuzz --seconds 600`.
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 from tests.hostile.attempts import Tally, little_memory, try_out
@@ -50,10 +51,11 @@ def test_an_error_is_one_line_whatever_it_was_made_of(message):
     [
         (lambda: 1 / 0, "ZeroDivisionError"),
         (lambda: exec("while True: pass"), "Hangs"),
+        (lambda: time.sleep(20), "Hangs"),
         (lambda: bytearray(1 << 34), "MemoryError"),
         (lambda: (_ for _ in ()).throw(GlimpseError("")), "empty message"),
     ],
-    ids=["crash", "hang", "memory", "unclear"],
+    ids=["crash", "loop", "wait", "memory", "unclear"],
 )
 def test_what_is_tried_can_fail(monkeypatch, action, said):
     monkeypatch.setattr("tests.hostile.attempts.SECONDS", 0.2)

@@ -30,10 +30,10 @@ def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_genera
     """Ids of `messages` in the checkpoint's chat template. Raises ArgumentError for messages it cannot stand for."""
     _check(messages)
     special = _pattern(tokenizer.special_texts)
-    if special is None or not any(special.search(text) for text in _texts(messages)):
+    if special is None or not any(special.search(text) for text in texts_of(messages)):
         text = tokenizer.render(messages, add_generation_prompt=add_generation_prompt)
         return tokenizer.encode(text, add_special_tokens=False, parse_special=True)
-    ids, mark = tokenizer.special_texts, _unused(_texts(messages))
+    ids, mark = tokenizer.special_texts, _unused(texts_of(messages))
     hidden = [
         _replaced(message, lambda text: special.sub(lambda match: f"{mark}{ids[match[0]]}{mark}", text))
         for message in messages
@@ -100,7 +100,7 @@ def _pattern(specials: Mapping[str, int]) -> re.Pattern[str] | None:
     return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else None
 
 
-def _texts(value: object) -> list[str]:
+def texts_of(value: object) -> list[str]:
     """Every text in a message: templates write roles, names and tool calls too, not the content alone."""
     found: list[str] = []
 

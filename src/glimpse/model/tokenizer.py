@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from glimpse.errors import ArgumentError, GlimpseError, ModelError
-from glimpse.model.chat import bounded_template, encode_chat
+from glimpse.model.chat import bounded_template, encode_chat, texts_of
 
 Message = Mapping[str, str]
+_SLACK = 4
+"""Characters of a text for each of a token's, at most: some tokenizers put characters together before they split."""
 
 
 class Tokenizer:
@@ -27,19 +29,25 @@ class Tokenizer:
         added = self._backend.get_added_tokens_decoder()
         self.special_texts: dict[str, int] = {token.content: index for index, token in added.items() if token.special}
         self.special_ids: frozenset[int] = frozenset(self.special_texts.values()) | set(fast.all_special_ids)
-        self.vocab_size: int = 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        self._longest = max(map(len, vocabulary))
+        self.vocab_size: int = 1 + max(vocabulary.values())
         """One more than the largest id with a text. A model may have more rows; they have no text."""
         self.bos_token_id: int | None = fast.bos_token_id
         self.eos_token_ids: tuple[int, ...] = () if fast.eos_token_id is None else (fast.eos_token_id,)
         self.has_chat_template: bool = bool(fast.chat_template)
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = False) -> list[int]:
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, parse_special: bool = False, most: int | None = None
+    ) -> list[int]:
         """Token ids of `text`.
 
         `add_special_tokens` adds what the checkpoint puts around a text (often BOS). `parse_special` reads `<|im_end|>`
         and the like as single special tokens; then a BOS written in the text counts, and none is added before it.
-        Raises ArgumentError for text that UTF-8 cannot hold.
+        Raises ArgumentError for text that UTF-8 cannot hold, and for text so long that it cannot be `most` tokens: to
+        find out how many it is would take time and memory.
         """
+        self._refuse_longer(len(text), most)
         _check_text(text)
         with self._lock:
             self._backend.encode_special_tokens = not parse_special
@@ -66,13 +74,20 @@ class Tokenizer:
             raise ArgumentError(f"the chat template refuses these messages: {reason}") from error
         return text
 
-    def chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
+    def chat(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool = True, most: int | None = None
+    ) -> list[int]:
         """Ids of a conversation: what the chat template gives and nothing more, so no second BOS is put before it.
 
         Special-token text inside a message stays text (see `chat.encode_chat`). Raises ArgumentError for messages that
-        are not role and content strings, or that the template refuses.
+        are not role and content strings, that the template refuses, or that are too long (see `encode`).
         """
+        self._refuse_longer(sum(map(len, texts_of(messages))), most)
         return encode_chat(self, messages, add_generation_prompt=add_generation_prompt)
+
+    def _refuse_longer(self, characters: int, most: int | None) -> None:
+        if most is not None and characters > _SLACK * self._longest * most:
+            raise ArgumentError(f"the text has {characters:,} characters, more than {most:,} tokens can hold")
 
 
 def _check_text(text: str) -> None:

@@ -77,6 +77,8 @@ def _parse(path: Path, data: mmap.mmap) -> GgufFile:
         metadata[key] = cursor.value(cursor.scalar("I"))
     heads = [cursor.tensor() for _ in range(tensor_count)]
     align = int(metadata.get("general.alignment", 32))
+    if align < 1:
+        raise ValueError(f"general.alignment is {align}")
     start = -(-cursor.at // align) * align
     tensors = {name: GgufTensor(name, shape, kind, start + offset) for name, shape, kind, offset in heads}
     for tensor in tensors.values():
