@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from glimpse.errors import ArgumentError
-from glimpse.sampling.checks import Integer, shown, text
+from glimpse.sampling.checks import Integer, refuse, shown, text
 from glimpse.sampling.params import CHECKS
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -44,8 +44,8 @@ class MachineOptions:
         if not _DEVICE.fullmatch(text("device", self.device)):
             raise ArgumentError(f"unknown device {shown(self.device)}; known: auto, cpu, cuda, cuda:0, cuda:1, ...")
         numbers: Mapping[str, Callable[[str, Any], Any]] = {
-            "max_context": Integer(1, _MOST),
-            "max_batch_size": Integer(1, _MOST),
+            "max_context": _size,
+            "max_batch_size": _size,
             "threads": _threads(),
             "seed": CHECKS["seed"],
         }
@@ -57,6 +57,13 @@ class MachineOptions:
     def dtype_on(self, device: torch.device) -> torch.dtype:
         """The dtype of weights and cache there."""
         return _AUTO[device.type] if self.dtype == "auto" else _DTYPES[self.dtype]
+
+
+def _size(name: str, value: Any) -> int:
+    size = Integer(1)(name, value)
+    if size > _MOST:
+        raise refuse(name, value, f"at most {_MOST}")
+    return size
 
 
 def refuse_threads(threads: int | None) -> None:
