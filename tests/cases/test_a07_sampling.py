@@ -156,13 +156,13 @@ def test_a10_the_same_settings_on_both_sides(wide, rule, drafter):
 @pytest.mark.parametrize("prefix_reuse", [True, False])
 def test_a11_the_token_after_a_rejection_comes_from_the_rejected_position(wide, prefix_reuse):
     """K = 1, so that nearly every step rejects; drafts replay one greedy text, and half of them are wrong."""
-    params = replace(SAMPLED, temperature=0.7, max_tokens=8, n=300)
+    params = replace(SAMPLED, temperature=0.7, max_tokens=8, n=200)
     (text,) = ref(wide, [IDS], narrow(replace(GREEDY, max_tokens=8), ALLOWED))
     noisy = Noisy([(IDS, text)], 0.5, VOCAB)
     fast = with_parts(wide, noisy, draft_tokens=1, acceptance="rejection", prefix_reuse=prefix_reuse)
     outs = fast.generate(IDS, params)
     rejected = sum(out.speculation.drafted - out.speculation.accepted for out in outs)
-    assert rejected > 600
+    assert rejected > 400
     dist_of_outputs(outs, allowed=ALLOWED, temperature=0.7)
 
 

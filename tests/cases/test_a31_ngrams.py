@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 from tests.cases.doubles import NAMES, Empty, Fixed, Oracle, drafting, lookup, watched, watched_steps, with_parts
-from tests.cases.models import GREEDY, copied, narrow, prompt, ref, texts_of
+from tests.cases.models import GREEDY, narrow, prompt, ref, texts_of
 from tests.cases.verdicts import eq, ledger
 
 from glimpse.drafting.lookup import LookupDrafter
@@ -107,18 +108,25 @@ def test_a33_an_empty_range_is_refused(given):
         LookupDrafter(**given)
 
 
-def test_a33_the_longest_match_up_to_the_most(mtiny):
-    """A match of three is preferred to a later one of two, unless two are the most that are compared."""
-    ids = [59, 60, 61, 70, 62, 60, 61, 71, 59, 60]
-    for most, right in ((16, 70), (2, 71)):
+@pytest.mark.parametrize(
+    ("ids", "right"),
+    [
+        ([59, 60, 61, 70, 62, 60, 61, 71, 59, 60], {16: 70, 3: 70, 2: 71}),
+        ([57, 58, 59, 60, 61, 70, 9, 58, 59, 60, 61, 71, 57, 58, 59, 60], {16: 70, 5: 70, 4: 71, 3: 71, 2: 71}),
+    ],
+)
+def test_a33_the_longest_match_up_to_the_most(mtiny, ids, right):
+    """A longer match is preferred to a later one, as far as tokens are compared at all."""
+    for most, token in right.items():
         fast, rule = watched(with_parts(mtiny, LookupDrafter(2, most), draft_tokens=1))
         fast.generate(ids, replace(GREEDY, max_tokens=3, logit_bias={61: 1000.0}))
-        assert rule.drafted[0].draft == [right]
+        assert rule.drafted[0].draft == [token]
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "sparse", "suffix", "racer"])
 def test_a35_five_identical_requests_one_after_another(mtiny, drafter):
-    ids, params = copied(60), narrow(GREEDY, ABC)
+    """A prompt of the few tokens that the text is made of, so that the first drafts come from the prompt."""
+    ids, params = random.Random(1).choices(ABC, k=60), narrow(replace(GREEDY, max_tokens=12), ABC)
     llm = mtiny.variant(drafter=drafter, pacer="fixed", draft_tokens=4)
     runs = [llm.generate(ids, params)[0] for _ in range(5)]
     counts = {(out.speculation.drafted, out.speculation.accepted, out.token_ids) for out in runs}
@@ -128,7 +136,7 @@ def test_a35_five_identical_requests_one_after_another(mtiny, drafter):
 
 
 def test_a35_with_other_requests_in_between(mtiny):
-    ids, params = copied(60), narrow(GREEDY, ABC)
+    ids, params = random.Random(1).choices(ABC, k=60), narrow(replace(GREEDY, max_tokens=12), ABC)
     llm = lookup(mtiny)
     runs = []
     for turn in range(3):

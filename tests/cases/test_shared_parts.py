@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.cases.doubles import NAMES, drafting, watched
 from tests.cases.models import GREEDY, constant, copied, log_of, narrow, plain, prompt, ref, texts_of
-from tests.cases.verdicts import Tie, chi_square, dist, eq, ledger, not_dist, tie
+from tests.cases.verdicts import Tie, chi_square, dist, eq, ledger, noise_limit, not_dist, tie
 
 IDS = prompt(30)
 
@@ -47,6 +47,11 @@ def test_tie_takes_a_difference_within_rounding(mtiny, monkeypatch):
     assert isinstance(got, Tie)
     assert (got.position, got.gap) == (2, 0.0)
     assert 0 <= got.limit < 1e-3
+
+
+def test_noise_is_measured_behind_what_the_cache_shares(mtiny):
+    mtiny.generate(IDS, replace(GREEDY, max_tokens=1))
+    assert 0 < noise_limit(mtiny, IDS, 5) < 1e-3
 
 
 def test_ledger_sees_a_page_that_stays(mtiny):

@@ -43,8 +43,9 @@ def noise_limit(llm: LLM, ids: Sequence[int], width: int) -> float:
     between forwards of one token and of `width` tokens over the same text; the logits of each position's 8 likeliest
     tokens, for those are what a pick is between. At least one step of the model's dtype at the largest of them."""
     with held(llm, ids) as text:
-        starts = range(1, len(ids) - width + 1, width)
-        singles = torch.cat([text.forward(at, 1).logits[0] for at in range(1, starts[-1] + width)])
+        first = max(1, text._sequence.shared_len)
+        starts = range(first, len(ids) - width + 1, width)
+        singles = torch.cat([text.forward(at, 1).logits[0] for at in range(first, starts[-1] + width)])
         together = torch.cat([text.forward(at, width).logits[0] for at in starts])
     likeliest = singles.topk(8)
     step = torch.finfo(llm._engine.parts.decoder.dtype).eps * 2.0 ** math.floor(math.log2(likeliest.values.abs().max()))
