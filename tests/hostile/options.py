@@ -6,7 +6,7 @@ import random
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.hostile.mutations import NUMBERS, TEXTS, odd_value
@@ -35,6 +35,8 @@ SENSIBLE: dict[str, tuple[Any, ...]] = {
 """Values that work, beside the odd ones, so that what comes behind the checks is reached too."""
 _SAMPLING = [field.name for field in fields(SamplingParams)]
 _ENGINE = [field.name for field in fields(EngineOptions)]
+_SCRATCH = TemporaryDirectory(prefix="hostile")
+"""Removed when the process ends."""
 _MACHINE = ["dtype", "device", "max_context", "max_batch_size", "threads", "seed"]
 
 
@@ -47,7 +49,7 @@ def tiny() -> LLM:
 @cache
 def folder() -> Path:
     """Its folder."""
-    return write_tiny_checkpoint(Path(mkdtemp(prefix="hostile")))
+    return write_tiny_checkpoint(Path(_SCRATCH.name))
 
 
 def _value(draw: random.Random, name: str) -> Any:
