@@ -34,7 +34,7 @@ class Tie:
 
     position: int
     gap: float
-    """By how much the plain path preferred its own token."""
+    """By how much the plain path preferred its own token; below 0 where, asked again, it takes the other."""
     limit: float
 
 
