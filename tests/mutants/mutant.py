@@ -37,6 +37,8 @@ class Mutant:
     """What the bug has in its place."""
     caught_by: str
     """The test that has to fail (a pytest node id below tests/)."""
+    also: tuple[tuple[str, str], ...] = ()
+    """Further changes of the same function."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -69,11 +71,11 @@ class Mutant:
     def _source(self, function: FunctionType) -> str:
         source = textwrap.dedent(inspect.getsource(function))
         source = source[source.index("def ") :]
-        if source.count(self.old) != 1:
-            raise StaleMutant(
-                f"{self.name}: {self.old!r} stands {source.count(self.old)} times in {self.where}, not once"
-            )
-        return source.replace(self.old, self.new)
+        for old, new in ((self.old, self.new), *self.also):
+            if source.count(old) != 1:
+                raise StaleMutant(f"{self.name}: {old!r} stands {source.count(old)} times in {self.where}, not once")
+            source = source.replace(old, new)
+        return source
 
     def _function(self, function: FunctionType) -> Callable[[], Callable[[], None]]:
         right, wrong = function.__code__, _compiled(self._source(function), function)

@@ -23,12 +23,12 @@ MUTANTS = (
     Mutant(
         "second pick after a mismatch", "where no child holds the pick, another is drawn: 2p - p^2 for a drafted token",
         f"{_EXACT}:_accept", "own = picks[first : first + end - start + 1]",
-        "part = slice(first, first + end - start + 1); "
-        "again = pick(laws.select(part), noise.seeds[part], noise.positions[part], Role.TARGET, 1).tolist(); "
-        "kids = set(zip(parents[start:end], tokens[start:end])); "
+        "kids = set(zip(parents[start:end], tokens[start:end])); part = slice(first, first + end - start + 1); "
         "own = [b if (n - 1, a) not in kids and (n - 1, b) in kids else a "
-        "for n, (a, b) in enumerate(zip(picks[part], again))]",
+        "for n, (a, b) in enumerate(zip(picks[part], again[part]))]",
         "statistics/test_tree_laws.py::test_first_and_joint_law[tokens1-parents1-matched]",
+        also=(("picked = pick(", "again = pick(laws, noise.seeds, noise.positions, Role.TARGET, 1).tolist()\n    "
+               "picked = pick("),),
     ),
     Mutant(
         "noise reused in a block", "all tokens of a block are picked with the noise of the first",
@@ -37,7 +37,8 @@ MUTANTS = (
     ),
     Mutant(
         "noise one position late", "draft nodes have the noise of the position before",
-        "glimpse.sampling.nodes:Nodes.verifying", "lengths[index] + depth for", "lengths[index] + max(0, depth - 1) for",
+        "glimpse.sampling.nodes:Nodes.verifying", "lengths[index] + depth for",
+        "lengths[index] + max(0, depth - 1) for",
         _SELF_DRAFTS,
     ),
     Mutant(
@@ -48,7 +49,7 @@ MUTANTS = (
     Mutant(
         "residual of another node", "the residual subtracts the law that the first draft token was drawn from",
         f"{_REJECTION}:_own_tokens", "(starts[:-1] + accepted)[refused]", "starts[:-1][refused]",
-        "statistics/test_joint_laws.py::test_joint_law[rejection-own law-none]",
+        "statistics/test_joint_laws.py::test_joint_law[rejection-own law-all]",
     ),
     Mutant(
         "accepted without the draft's law", "a draft token is accepted with p, not with min(1, p/q)",

@@ -27,7 +27,8 @@ MUTANTS = (
     ),
     Mutant(
         "path compaction skipped", "an accepted path stays where the tree's nodes lay",
-        f"{_SETTLE}:Settler._learn", "if outcome.path is not None:", "if outcome.path is not None and not outcome.path:",
+        f"{_SETTLE}:Settler._learn", "if outcome.path is not None:",
+        "if outcome.path is not None and not outcome.path:",
         "engine/test_trees.py::test_cache_and_importance_are_the_accepted_paths",
     ),
     Mutant(
@@ -37,7 +38,8 @@ MUTANTS = (
     ),
     Mutant(
         "tree positions by place", "a node stands where it lies in the cache, not at its depth",
-        f"{_PLAN}:_own", "positions[first:] = spec.start + first - 1 + seen.sum(-1)", "positions[first:] = positions[first:]",
+        f"{_PLAN}:_own", "positions[first:] = spec.start + first - 1 + seen.sum(-1)",
+        "positions[first:] = positions[first:]",
         "engine/test_trees.py::test_cache_and_importance_are_the_accepted_paths",
     ),
     Mutant(

@@ -24,7 +24,8 @@ MUTANTS = (
     ),
     Mutant(
         "device: idle rows write", "rows that are idle write into pages that may be another's",
-        f"{_ROWS}:_feed_kernel", "tl.where((alive > 0) & (query < count), ", "tl.where((alive > -1) & (query < count), ",
+        f"{_ROWS}:_feed_kernel", "tl.where((alive > 0) & (query < count), ",
+        "tl.where((alive > -1) & (query < count), ",
         "attention/kernels/test_row_kernels.py::test_a_row_without_room_for_a_draft_and_the_targets_token_feeds_none",
     ),
     Mutant(
@@ -54,24 +55,26 @@ MUTANTS = (
     ),
     Mutant(
         "device: wrong GQA map", "query heads read the key and value heads in turn",
-        "glimpse.attention.triton.paged:paged_kernel", "head * GROUP + in_group", "in_group * (1 if GROUP == 1 else 2) + head",
+        "glimpse.attention.triton.paged:paged_kernel", "head * GROUP + in_group",
+        "in_group * (1 if GROUP == 1 else 2) + head",
         "attention/kernels/test_paged.py::test_verify_sees_causally[float32-6-2]",
     ),
     Mutant(
         "device: seeds left behind", "a row that moves to another place draws with that place's seed",
-        "glimpse.engine.device.state:DeviceRows.move", "self.table, self.seeds, self.drafted,", "self.table, self.drafted,",
-        "engine/device/test_device_mixed.py::test_rows_at_whim_write_the_same_text[everything]",
+        "glimpse.engine.device.state:DeviceRows.move", "self.table, self.seeds, self.drafted,",
+        "self.table, self.drafted,",
+        "engine/device/test_seats.py::test_a_row_that_moves_takes_all_of_itself_along",
     ),
     Mutant(
         "device: pages not told", "pages taken for a row that grows are not put into its table",
         "glimpse.engine.device.seats:Seats.extend", "if len(sequence.pages) > have:", "if len(sequence.pages) < have:",
-        "engine/device/test_device_engine.py::test_the_youngest_is_put_back_when_pages_run_out",
+        "engine/device/test_seats.py::test_pages_that_a_row_grows_by_are_in_its_table[40]",
     ),
     Mutant(
         "device: letters of other rows", "the host takes a row's tokens from the row before it",
         "glimpse.engine.device.settle:DeviceSettler._commit", "letter.committed[row, :count]",
         "letter.committed[row - 1, :count]",
-        "engine/device/test_device_engine.py::test_sampled_rows",
+        "engine/device/test_letters.py::test_every_request_gets_its_own_rows_tokens",
     ),
 )  # fmt: skip
 """In the order of the table."""

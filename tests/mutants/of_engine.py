@@ -14,7 +14,8 @@ MUTANTS = (
     ),
     Mutant(
         "stop checked before trimming", "stop strings are looked for in a block that has not been cut to the limit",
-        f"{_COMMITTER}._keep", "if full:\n        return self._end(\"length\")", "if full and match:\n        return \"\"",
+        f"{_COMMITTER}._keep", 'if full:\n        return self._end("length")',
+        'if full and match:\n        return ""',
         "engine/test_commit.py::test_exactly_max_tokens[4-3]",
     ),
     Mutant(

@@ -21,7 +21,8 @@ MUTANTS = (
     Mutant(
         "penalties count rejected tokens", "the processors are told of one more token where a draft was rejected",
         "glimpse.engine.settle:Settler._learn", "parts.sampler.commit(outcome.slot, outcome.tokens)",
-        "parts.sampler.commit(outcome.slot, outcome.tokens + outcome.tokens[-1:] * (outcome.accepted < outcome.drafted))",
+        "parts.sampler.commit(outcome.slot, outcome.tokens + outcome.tokens[-1:] "
+        "* (outcome.accepted < outcome.drafted))",
         "engine/test_endings.py::test_penalties_see_accepted_tokens_of_their_own_block",
     ),
     Mutant(
@@ -57,13 +58,13 @@ MUTANTS = (
         "min_tokens counted by block", "every node of a block counts as many output tokens as its first",
         "glimpse.sampling.nodes:Nodes.verifying", "[generated[index] + depth for depth in depths]",
         "[generated[index]] * len(depths)",
-        "property/test_blocks.py::test_no_end_before_min_tokens_in_any_place_of_a_block",
+        "property/test_blocks.py::test_no_end_before_min_tokens_in_any_place_of_a_block[4]",
     ),
     Mutant(
         "padding has weight", "where laws of unequal width are joined, the padding is given probability",
         "glimpse.sampling.law:Laws.cat", "_stack([part.logp for part in parts], -torch.inf)",
         "_stack([part.logp for part in parts], 0.0)",
-        "statistics/test_joint_laws.py::test_joint_law[rejection-own law-top-p]",
+        "statistics/test_two_samples.py::test_speculative_texts_are_plain_texts[rejection-sparse]",
     ),
     Mutant(
         "seeds of other rows", "the rows of a batch draw with one another's seeds",

@@ -40,17 +40,18 @@ class Hung(BaseException):
 
 
 class Runner:
-    """A pytest plugin that runs the chosen tests once as they are, and once for each mutant."""
+    """A pytest plugin that runs the chosen tests once as they are, unless `bare`, and once for each mutant."""
 
-    def __init__(self, mutants: Sequence[Mutant]) -> None:
-        self._mutants = mutants
+    def __init__(self, mutants: Sequence[Mutant], *, bare: bool) -> None:
+        self._mutants, self._bare = mutants, bare
         self.verdicts: list[Verdict] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of pytest's own loop."""
         items = {item.nodeid.removeprefix("tests/"): item for item in session.items}
-        sound = {test: not _failure(items[test])[0] for test in dict.fromkeys(own.caught_by for own in self._mutants)}
+        tests = dict.fromkeys(own.caught_by for own in self._mutants)
+        sound = {test: self._bare or not _failure(items[test])[0] for test in tests}
         for mutant in self._mutants:
             begun = time.perf_counter()
             if not sound[mutant.caught_by]:
@@ -95,9 +96,12 @@ def _patience() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run(mutants: Sequence[Mutant]) -> list[Verdict]:
-    """The verdicts, in order. Raises RuntimeError where the tests could not be run at all."""
-    runner = Runner(mutants)
+def run(mutants: Sequence[Mutant], *, bare: bool = False) -> list[Verdict]:
+    """The verdicts, in order. Raises RuntimeError where the tests could not be run at all.
+
+    A mutant counts as caught only by a test that passes without it; `bare`: they are known to.
+    """
+    runner = Runner(mutants, bare=bare)
     tests = [f"tests/{test}" for test in dict.fromkeys(own.caught_by for own in mutants)]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT)]
     status = pytest.main([*options, *tests], plugins=[runner])
@@ -109,5 +113,6 @@ def run(mutants: Sequence[Mutant]) -> list[Verdict]:
 if __name__ == "__main__":
     from tests.mutants.catalogue import named
 
-    chosen = named(sys.argv[2:])
-    Path(sys.argv[1]).write_text(json.dumps([asdict(verdict) for verdict in run(chosen)]))
+    names = sys.argv[2:]
+    verdicts = run(named([name for name in names if name != "--bare"]), bare="--bare" in names)
+    Path(sys.argv[1]).write_text(json.dumps([asdict(verdict) for verdict in verdicts]))

@@ -1,4 +1,4 @@
-"""Pages that are free, or another's, are never read: NaN in them changes nothing. And the test would see it if they were."""
+"""Pages that are free, or another's, are never read: NaN in them changes nothing. A read of them would be seen."""
 
 from __future__ import annotations
 

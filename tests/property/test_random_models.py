@@ -17,7 +17,9 @@ def plainly(llm, shape, ids, params) -> tuple[int, ...]:
     return _PLAIN[key]
 
 
-@settings(max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(mix=MIXES)
 def test_every_request_is_as_if_alone_and_plain(mix):
     """Requests join while others run; one may be cancelled, some are put back; all that is nobody's holds NaN."""

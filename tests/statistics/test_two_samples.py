@@ -19,7 +19,7 @@ from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
 
 LEVEL = 1e-4
-DRAWS, LENGTH = 900, 6
+DRAWS, LENGTH = 700, 6
 PROMPT = [40, 17, 99, 5, 260, 33, 8, 140, 71, 206] * 4
 ALLOWED = (40, 41, 42, 43)
 
@@ -28,7 +28,13 @@ def texts(llm: LLM, seed: int, temperature: float = 0.9) -> list[tuple[int, ...]
     """Many texts of one prompt."""
     gone = [token for token in range(300) if token not in ALLOWED]
     params = SamplingParams(
-        max_tokens=LENGTH, temperature=temperature, n=DRAWS, seed=seed, suppress_tokens=gone, frequency_penalty=0.3
+        max_tokens=LENGTH,
+        temperature=temperature,
+        n=DRAWS,
+        seed=seed,
+        suppress_tokens=gone,
+        frequency_penalty=0.3,
+        top_p=0.93,
     )
     return [out.token_ids for out in llm.generate(PROMPT, params)]
 
