@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -17,7 +17,6 @@ from glimpse.cache.sequence import Sequence as CachedSequence
 from glimpse.engine.forward import forward
 from glimpse.llm import LLM
 from glimpse.sampling import Laws, Nodes, ResolvedParams, Role, Sampler, pick
-from glimpse.sampling.noise import to_int64
 
 CHUNK = 512
 
@@ -131,7 +130,7 @@ class DevicePlain:
             decoder, vocab, Limits(len(texts), width, 1), RoundSettings(RecallBudget(share=0.001, floor=16, recent=8))
         )
         with torch.inference_mode():
-            batch.fill([text.prompt for text in texts], [_signed(text.params) for text in texts], longest)
+            batch.fill([text.prompt for text in texts], [text.params for text in texts], longest)
             self._text = batch.rows.tokens.clone()
             for row, text in enumerate(texts):
                 begin = len(text.prompt)
@@ -150,10 +149,6 @@ class DevicePlain:
         del self._forced, self._text
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def _signed(params: ResolvedParams) -> ResolvedParams:
-    return replace(params, seed=to_int64(params.seed))
 
 
 @contextmanager
