@@ -64,7 +64,7 @@ MUTANTS = (
         "padding has weight", "where laws of unequal width are joined, the padding is given probability",
         "glimpse.sampling.law:Laws.cat", "_stack([part.logp for part in parts], -torch.inf)",
         "_stack([part.logp for part in parts], 0.0)",
-        "statistics/test_two_samples.py::test_speculative_texts_are_plain_texts[rejection-sparse]",
+        "sampling/test_joined_laws.py::test_joined_laws_keep_their_probabilities[0]",
     ),
     Mutant(
         "seeds of other rows", "the rows of a batch draw with one another's seeds",

@@ -34,7 +34,6 @@ def texts(llm: LLM, seed: int, temperature: float = 0.9) -> list[tuple[int, ...]
         seed=seed,
         suppress_tokens=gone,
         frequency_penalty=0.3,
-        top_p=0.93,
     )
     return [out.token_ids for out in llm.generate(PROMPT, params)]
 
