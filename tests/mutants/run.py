@@ -21,7 +21,7 @@ from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
-"""Seconds after which a test is taken for hung: a bug may be a loop without an end."""
+"""Seconds of the processor after which a test is taken for hung: a bug may be a loop without an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,13 @@ def _patience() -> Iterator[None]:
     def ring(*_: object) -> None:
         raise Hung
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(PATIENCE)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def run(mutants: Sequence[Mutant], *, bare: bool = False) -> list[Verdict]:

@@ -60,7 +60,10 @@ class Mix:
         for place, (length, options) in enumerate(self.jobs):
             own = random.Random(f"{self.seed} {place}").choices(range(3, 300), k=length)
             least = min(options.get("min_tokens", 0), options["max_tokens"])
-            made.append(([*start[: length // 2], *own][:length], SamplingParams(**options | {"min_tokens": least})))
+            # Under rejection only greedy text is that of a seed.
+            heat = {"temperature": 0.0} if self.rule == "rejection" else {}
+            params = SamplingParams(**options | {"min_tokens": least} | heat)
+            made.append(([*start[: length // 2], *own][:length], params))
         return made
 
 
@@ -69,7 +72,7 @@ MIXES = st.builds(
     shape=st.sampled_from(SHAPES),
     jobs=st.lists(st.tuples(st.integers(1, 80), OPTIONS), min_size=1, max_size=5).map(tuple),
     drafter=st.sampled_from(["sparse", "lookup", "noisy", "wrong", "trees", "wide", "racer", "suffix"]),
-    rule=st.sampled_from(["coupled", "matched"]),
+    rule=st.sampled_from(["coupled", "matched", "coupled", "rejection"]),
     reserve=st.sampled_from(["full", "next"]),
     reuse=st.booleans(),
     seed=st.integers(0, 1000),
@@ -79,10 +82,16 @@ MIXES = st.builds(
 )
 
 
+TREES = ("trees", "wide", "racer", "suffix")
+"""Drafters that `rejection` refuses."""
+
+
 def drafting(llm: LLM, mix: Mix, texts: list) -> LLM:
     """The engine that a mix is for; its pacer decides at random."""
     pacer = RandomPacer(6, mix.seed)
     options = {"acceptance": mix.rule, "reserve": mix.reserve, "prefix_reuse": mix.reuse, "draft_tokens": 6}
+    if mix.rule == "rejection" and mix.drafter in TREES:
+        return with_parts(llm, Noisy(texts, 0.5, seed=mix.seed), pacer, **options)
     if mix.drafter in ("trees", "wide"):
         shape = "random" if mix.drafter == "trees" else "wide"
         return with_trees(llm, Trees(texts, shape, 24, 0.7, mix.seed), pacer, **options)
