@@ -1,7 +1,8 @@
 """Do the emitted tokens follow the target's law? Chi-square over every rule, kind of draft and set of options.
 
 The joint law of two tokens of a tiny model (`benchmarks.laws_toy`), and the vectors V1 to V4 of the case book. Power:
-the same test of a rule with a bias of 0.02 put in, which it has to refuse.
+the same test of a rule with a bias of 0.02 put in, which it has to refuse. Whole texts of the model, plain against
+speculative (`benchmarks.laws_texts`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.laws_texts import ARMS, least_p, likeliest, texts
 from benchmarks.laws_toy import KINDS, OPTIONS, VOCAB, Toy, joint_by_hand, pairs, seeds_of, tilted
 from glimpse import acceptance
 from glimpse.acceptance import NodeNoise
 from glimpse.bench.results import Table, Target
 from glimpse.bench.runner import Bench, Findings, Suite, main
 from glimpse.bench.stats import chi_square
+from glimpse.bench.texts import manual
 from glimpse.drafting.drafter import Draft
 from glimpse.sampling import Laws, Nodes, Role, Sampler, SamplingParams, pick
 
 LEVEL = 1e-4
+PROMPT_TOKENS = 120
 BIAS = 0.02
 """The least bias of one token's probability that the tests must see."""
 
@@ -96,6 +100,21 @@ def v3_cell(rule: str) -> dict:
     return {"rule": rule, "vector": "V3", "text": text[:4]}
 
 
+def text_cell(bench: Bench, name: str) -> dict:
+    """Texts of one arm against plain ones with other seeds."""
+    count, llm = bench.settings["texts"], bench.llm
+    prompt = llm.tokenizer.encode(manual(llm.tokenizer, PROMPT_TOKENS))
+    allowed = likeliest(llm, prompt)
+    right = bench.cell("texts, plain", lambda: {"texts": list(map(list, texts(llm, prompt, allowed, count, 1)))})
+    plain = [tuple(text) for text in right["texts"]]
+
+    def measure() -> dict:
+        arm = llm.variant(**{"pacer": "fixed", "draft_tokens": 3} | ARMS[name])
+        return {"arm": name, "count": count, "p": least_p(plain, texts(arm, prompt, allowed, count, 1_000_003))}
+
+    return bench.cell(f"texts, {name}", measure)
+
+
 def body(bench: Bench) -> Findings:
     settings = bench.settings
     grid = [
@@ -107,20 +126,22 @@ def body(bench: Bench) -> Findings:
         bench.cell(f"{rule}, {name}", lambda c=(rule, name): vector_cell(*c, settings["draws"]))
         for rule, name in product(settings["rules"], VECTORS)
     ]
-    texts = [bench.cell(f"{rule}, V3", lambda rule=rule: v3_cell(rule))["text"] for rule in settings["rules"]]
+    written = [bench.cell(f"{rule}, V3", lambda rule=rule: v3_cell(rule))["text"] for rule in settings["rules"]]
     biased = [
         bench.cell(f"biased {rule}, {options}", lambda c=(rule, "copied", options): power_cell(*c, settings["draws"]))
         for rule, options in product(settings["rules"], settings["options"])
     ]
     unseen = sum(cell["p"] >= LEVEL for cell in biased)
     tests = [*grid, *vectors]
+    samples = [text_cell(bench, name) for name in ARMS]
     refused = sum(cell["p"] < LEVEL for cell in tests)
     rows = [[rule, *spread([cell["p"] for cell in tests if cell["rule"] == rule])] for rule in settings["rules"]]
     return Findings(
         [
             Target(f"emitted laws that chi-square refuses at p = {LEVEL:g}", "== 0", refused),
             Target(f"laws biased by {BIAS:g} that chi-square does not refuse", UNSEEN[bench.options.quick], unseen),
-            Target("rules that do not write A B A B on vector V3", "== 0", sum(text != [0, 1, 0, 1] for text in texts)),
+            Target("texts that two samples tell from plain ones", "== 0", sum(cell["p"] < LEVEL for cell in samples)),
+            Target("rules that do not write A B A B on vector V3", "== 0", sum(text != [0, 1, 0, 1] for text in written)),
         ],
         [Table("Chi-square of emitted laws", ("rule", "tests", "least p", "tests with p < 0.1"), rows)],
     )
@@ -137,8 +158,14 @@ def spread(p_values: list[float]) -> list[str]:
 SUITE = Suite(
     name="laws",
     summary=__doc__.splitlines()[0],
-    settings={"draws": 40_000, "rules": ["coupled", "matched", "rejection"], "options": list(OPTIONS), "level": LEVEL},
-    quick={"draws": 500, "options": ["none", "all"]},
+    settings={
+        "draws": 40_000,
+        "rules": ["coupled", "matched", "rejection"],
+        "options": list(OPTIONS),
+        "level": LEVEL,
+        "texts": 1000,
+    },
+    quick={"draws": 500, "texts": 30, "options": ["none", "all"]},
     body=body,
 )
 
