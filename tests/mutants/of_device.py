@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "device: wrong GQA map", "query heads read the key and value heads in turn",
         "glimpse.attention.triton.paged:paged_kernel", "head * GROUP + in_group",
-        "in_group * (1 if GROUP == 1 else 2) + head",
+        "in_group * KV_HEADS + head",
         "attention/kernels/test_paged.py::test_verify_sees_causally[float32-6-2]",
     ),
     Mutant(
