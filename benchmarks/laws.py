@@ -141,7 +141,9 @@ def body(bench: Bench) -> Findings:
             Target(f"emitted laws that chi-square refuses at p = {LEVEL:g}", "== 0", refused),
             Target(f"laws biased by {BIAS:g} that chi-square does not refuse", UNSEEN[bench.options.quick], unseen),
             Target("texts that two samples tell from plain ones", "== 0", sum(cell["p"] < LEVEL for cell in samples)),
-            Target("rules that do not write A B A B on vector V3", "== 0", sum(text != [0, 1, 0, 1] for text in written)),
+            Target(
+                "rules that do not write A B A B on vector V3", "== 0", sum(text != [0, 1, 0, 1] for text in written)
+            ),
         ],
         [Table("Chi-square of emitted laws", ("rule", "tests", "least p", "tests with p < 0.1"), rows)],
     )

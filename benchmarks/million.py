@@ -6,7 +6,8 @@
 Prompts are passages of real text; the rows of a batch are greedy and sampled in turn, the batches take turns over the
 drafters. What was written is fed to the plain path one token a step (teacher forcing), and every position is judged: a
 pick that differs is a tie if its margin is within the limit, which was fixed beforehand for each dtype; else it is a
-bug. Batches that are done are kept, so that an interrupted run goes on.
+bug. In the bitwise mode (`--exact bitwise`) the texts themselves must be those of plain decoding, whose requests come
+in the opposite order; nothing is a tie. Batches that are done are kept, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.million_judges import Text, judged, plain_path
+from benchmarks.million_judges import Text, judged, outright, plain_path
 from glimpse.bench import environment
 from glimpse.bench.decode.cell import law_of, params_of
 from glimpse.bench.decode.prompts import Text as Source
@@ -83,8 +84,11 @@ def one_batch(llm: LLM, arm: Arm, prompts: Sequence[list[int]], first_seed: int,
         Text(prompt, list(out.token_ids), resolve(own))
         for prompt, out, own in zip(prompts, outputs, params, strict=True)
     ]
-    with plain_path(llm, texts) as plain:
-        count, found = judged(plain, texts, llm.tokenizer.vocab_size)
+    if given.exact == "bitwise":
+        count, found = outright(llm, texts, params)
+    else:
+        with plain_path(llm, texts) as plain:
+            count, found = judged(plain, texts, llm.tokenizer.vocab_size)
     margins: dict[str, list[float]] = {law_of(temperature): [] for temperature in TEMPERATURES}
     beyond = []
     for one in found:
@@ -124,7 +128,7 @@ def run_dtype(given: argparse.Namespace, dtype: str, source: Source, journal: Jo
     room = given.prompt + given.output + 1
     llm = LLM(
         given.model, drafter="none", pacer="fixed", device=given.device, dtype=dtype, max_batch_size=given.rows,
-        max_context=room,
+        max_context=room, exact=given.exact,
     )  # fmt: skip
     prompts = source.prompts(llm.tokenizer, given.prompt, given.rows * count)
     for index, name in enumerate(names):
@@ -170,7 +174,8 @@ def result_of(given: argparse.Namespace, cells: list[dict]) -> Result:
     ]
     limits = {f"{dtype}, {law_of(heat)}": limit_of(dtype, heat) for dtype in dtypes for heat in TEMPERATURES}
     return Result(
-        suite="million", device=environment.device_of(torch.device(given.device)), versions=environment.versions(),
+        suite="million" if given.exact == "tokens" else "million_bitwise",
+        device=environment.device_of(torch.device(given.device)), versions=environment.versions(),
         commit=head, dirty=dirty, quick=False, settings={**settings_of(given), "limits": limits}, runs=cells,
         targets=[target.noted(None) for target in found],
         tables=[Table("Every token judged by teacher forcing", columns, lines)],
@@ -179,7 +184,7 @@ def result_of(given: argparse.Namespace, cells: list[dict]) -> Result:
 
 def settings_of(given: argparse.Namespace) -> dict[str, Any]:
     """What a run is told apart by."""
-    names = ("model", "device", "dtype", "tokens", "rows", "prompt", "output", "arms")
+    names = ("model", "device", "dtype", "exact", "tokens", "rows", "prompt", "output", "arms")
     return {name: getattr(given, name) for name in names} | {"temperatures": list(TEMPERATURES)}
 
 
@@ -189,6 +194,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--dtype", default="float32,bfloat16", help="one or several, with commas")
+    parser.add_argument("--exact", default="tokens", choices=("tokens", "bitwise"), help="bitwise: no tie is allowed")
     parser.add_argument("--tokens", type=int, default=1_000_000, help="at least so many, of each dtype")
     parser.add_argument("--rows", type=int, default=64, help="requests decoded together")
     parser.add_argument("--prompt", type=int, default=768, help="tokens of a prompt")
@@ -213,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = options(arguments)
         kind = environment.device_of(torch.device(given.device))["kind"]
         header = {"code": environment.code_digest(ROOT), "settings": settings_of(given)}
-        journal = Journal(given.out / f".million-{kind}.partial.jsonl", header)
+        journal = Journal(given.out / f".million-{kind}-{given.exact}.partial.jsonl", header)
         source = Source(folder=given.text, ids=given.ids)
         cells = [cell for dtype in given.dtype.split(",") for cell in run_dtype(given, dtype, source, journal)]
         result = result_of(given, cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Protocol
 
 import torch
@@ -16,7 +17,7 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.sequence import Sequence as CachedSequence
 from glimpse.engine.forward import forward
 from glimpse.llm import LLM
-from glimpse.sampling import Laws, Nodes, ResolvedParams, Role, Sampler, pick
+from glimpse.sampling import Laws, Nodes, ResolvedParams, Role, Sampler, SamplingParams, pick
 
 CHUNK = 512
 
@@ -65,6 +66,21 @@ def judged(plain: Plain, texts: Sequence[Text], vocab: int) -> tuple[int, list[D
                 )
                 found.append(Difference(row, index, margin))
     return count, found
+
+
+def outright(llm: LLM, texts: Sequence[Text], params: Sequence[SamplingParams]) -> tuple[int, list[Difference]]:
+    """(tokens, those that differ) from what `llm` writes of the same prompts by itself, in the opposite order.
+
+    For the bitwise mode, in which no difference is a tie: all that differs in a text counts, without a margin.
+    """
+    order = range(len(texts) - 1, -1, -1)
+    outputs = llm.generate([texts[row].prompt for row in order], [params[row] for row in order])
+    found = []
+    for row, out in zip(order, outputs, strict=True):
+        mine, other = texts[row].output, list(out.token_ids)
+        wrong = [at for at, pair in enumerate(zip_longest(mine, other)) if pair[0] != pair[1]]
+        found += [Difference(row, at, torch.inf) for at in wrong]
+    return sum(len(text.output) for text in texts), found
 
 
 class HostPlain:

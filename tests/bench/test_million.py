@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks import million
-from benchmarks.million_judges import Text, judged, plain_path
+from benchmarks.million_judges import Text, judged, outright, plain_path
 from tests.mutants.catalogue import EVERY
 from tests.tiny import write_tiny_checkpoint
 
@@ -85,10 +85,27 @@ def test_one_wrong_token_is_one_difference_with_its_margin(folder):
     assert llm.loaded.pool.free_pages == llm.loaded.pool.pages
 
 
+def test_the_bitwise_mode_compares_texts_outright(folder):
+    """Every token behind a difference counts; a text that ends early lacks the rest."""
+    llm = LLM(folder, drafter="none", pacer="fixed", device="cpu", max_batch_size=3)
+    params = [params_of(0.7 * row, row, 10) for row in range(3)]
+    prompts = [list(range(40 + row, 70)) for row in range(3)]
+    texts = [
+        Text(ids, list(llm.generate([ids], own)[0].token_ids), resolve(own))
+        for ids, own in zip(prompts, params, strict=True)
+    ]
+    assert outright(llm, texts, params) == (30, [])
+    texts[0].output[4] = (texts[0].output[4] + 1) % 300
+    del texts[2].output[8:]
+    count, found = outright(llm, texts, params)
+    assert count == 28
+    assert {(one.row, one.position) for one in found} == {(0, 4), (2, 8), (2, 9)}
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [(["--dtype", "int8"], "limits were fixed for float32, bfloat16"), (["--arms", "sparse"], "DRAFTER:PACER"),
-     (["--tokens", "0"], "at least 1")],
+     (["--tokens", "0"], "at least 1"), (["--exact", "bitwise"], "needs a CUDA GPU")],
 )  # fmt: skip
 def test_wrong_arguments_are_one_line(given, capsys, more, said):
     assert million.main([*given, *more]) == 2
