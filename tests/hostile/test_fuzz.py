@@ -35,6 +35,14 @@ def test_nothing_but_one_clear_line(name, capsys):
     assert tally.outcomes["refused"] or name == "command-line", "nothing was broken"
 
 
+def test_a_panic_of_the_tokenizer_library_is_one_line():
+    """Found by `tokenizer-files 500040`: a vocabulary with a hole ended the process."""
+    tally = Tally()
+    try_target(tally, "tokenizer-files", 500_040)
+    assert not tally.faults, tally.faults
+    assert tally.outcomes["refused"]
+
+
 @pytest.mark.parametrize(
     "message",
     ["a\nb", "a\x1b[2Jb", "\ud800", "x" * 10_000, "\u2028 \u202e"],

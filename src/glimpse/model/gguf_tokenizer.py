@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from glimpse.errors import ModelError
-from glimpse.model.tokenizer import Tokenizer, reading_tokenizer
+from glimpse.model.tokenizer import Tokenizer, tokenizing
 from glimpse.model.weights.gguf_file import GgufFile
 
 _CONTROL, _USER_DEFINED = 3, 4
@@ -45,7 +45,7 @@ def tokenizer_from_gguf(file: GgufFile) -> Tokenizer:
     read = {"gpt2": _byte_level, "llama": _sentencepiece}.get(kind) if isinstance(kind, str) else None
     if read is None:
         raise ModelError(f"{file.path}: tokenizer {kind!r} is not supported; 'gpt2' (byte-level) and 'llama' are")
-    with reading_tokenizer(file.path):
+    with tokenizing(f"{file.path}: the tokenizer cannot be read"):
         return read(file)
 
 

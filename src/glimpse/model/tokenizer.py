@@ -49,7 +49,7 @@ class Tokenizer:
         """
         self._refuse_longer(len(text), most)
         _check_text(text)
-        with self._lock:
+        with self._lock, tokenizing("the tokenizer cannot split this text"):
             self._backend.encode_special_tokens = not parse_special
             ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
         doubled = parse_special and add_special_tokens and ids[:2] == [self.bos_token_id] * 2
@@ -57,7 +57,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Text of `ids`, spaces exactly as the tokens have them. Ids without a text add nothing."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        with tokenizing("the tokenizer cannot decode these tokens"):
+            text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
@@ -104,7 +105,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         raise ModelError(f"{folder}: no tokenizer (tokenizer.json) beside the weights")
-    with reading_tokenizer(folder):
+    with tokenizing(f"{folder}: the tokenizer cannot be read"):
         fast = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if not getattr(fast, "is_fast", False):
             raise ModelError(f"{folder}: the tokenizer has no fast form (tokenizer.json); convert it first")
@@ -112,12 +113,17 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 @contextmanager
-def reading_tokenizer(path: Path) -> Iterator[None]:
-    """Turns whatever a tokenizer's parts raise while they are read from `path` into one ModelError."""
+def tokenizing(failure: str) -> Iterator[None]:
+    """Turns whatever the libraries raise into one ModelError that begins with `failure`.
+
+    They raise many kinds, bare Exception among them, and a panic of their Rust code is not even an Exception.
+    """
     try:
         yield
     except GlimpseError:
         raise
-    except Exception as error:  # transformers and tokenizers raise many kinds, bare Exception among them
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = " ".join(str(error).split())
-        raise ModelError(f"{path}: the tokenizer cannot be read: {reason}") from error
+        raise ModelError(f"{failure}: {reason}") from error
