@@ -188,16 +188,20 @@ def rows_case() -> Case:
 
 
 def trees_case() -> Case:
-    from glimpse.attention.triton.rows import Verdict, feed
+    from glimpse.attention.triton.mixed import feed_mixed
+    from glimpse.attention.triton.rows import Verdict
     from glimpse.attention.triton.trees import branch, commit_tree, compact
 
     def launch() -> None:
         ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
         table, parents = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 63, dtype=torch.int32)
-        verdict = Verdict(ints, tokens[:, :64].contiguous(), ints, ints)
-        fed = feed(tokens, ints, None, ints, table, torch.zeros(97, 64, dtype=BF16), 64, 16, own=ints)
-        branch(fed, parents)
-        paths = commit_tree(tokens, fed, parents, fed.ids, torch.zeros(128), ints, ints, ints, ints, verdict)
+        verdict, embedding = Verdict(ints, tokens[:, :64].contiguous(), ints, ints), torch.zeros(97, 64, dtype=BF16)
+        made = feed_mixed(tokens, ints, ints, ints, ints, ints, table, embedding, 128, 64, 16)
+        fed, ragged, paths = made.fed, made.ragged, torch.zeros(2, 64, dtype=torch.int32)
+        branch(fed, ragged, parents, 64)
+        commit_tree(
+            tokens, fed, ragged, parents, fed.ids, torch.zeros(128), ints, ints, ints, ints, verdict, paths, 64
+        )  # fmt: skip
         kv = torch.zeros(2, 3, 128, 64, dtype=BF16)
         compact(kv, kv, table, paths, ints, ints, 16)
 

@@ -33,6 +33,9 @@ class HostDrafts:
             self._put(slots, drafted, most)
         return Move(0, verifies=True, drafted=most)
 
+    def landed(self) -> None:
+        """What was launched has been read: nothing was lent to it."""
+
     def _put(self, slots: list[int], drafted: torch.Tensor, most: int) -> None:
         host, device, count = self._parts.rows, self._rows, len(slots)
         begins = host.committed_len[slots].numpy()
