@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glimpse.cache.sequence import Sequence
 
-_LEAST = 1e-9
+LEAST = 1e-9
 """A node's chance is taken for no less, so that the running product goes on after it."""
 
 
@@ -125,7 +125,7 @@ def _ratios(parents: list[int], confidence: list[float]) -> Tensor:
     """[n]: what the running product has to be multiplied by at each node to give the chance of its whole path."""
     reach, ratios, before = [1.0], [], 1.0
     for parent, chance in zip(parents, confidence, strict=True):
-        reach.append(max(reach[parent + 1] * chance, _LEAST))
+        reach.append(max(reach[parent + 1] * chance, LEAST))
         ratios.append(reach[-1] / before)
         before = reach[-1]
     return torch.tensor(ratios)

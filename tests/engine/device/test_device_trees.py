@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.doubles import RandomPacer
+import torch
+from tests.doubles import RandomPacer, with_parts
 from tests.trees import Spine, Trees
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from glimpse.cache.rows import Rows
+from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
 from glimpse.llm import LLM
@@ -23,8 +25,12 @@ ENGINES = {
 
 
 @pytest.fixture(scope="module")
-def llm(tmp_path_factory):
-    folder = tiny_folder(tmp_path_factory.mktemp("trees"))
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("trees"))
+
+
+@pytest.fixture(scope="module")
+def llm(folder):
     return LLM(folder, drafter="none", pacer="fixed", max_batch_size=2, device="cpu")
 
 
@@ -65,10 +71,161 @@ def said(outputs):
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_text_is_plain_decodings(llm, name):
     """Three requests over two rows, greedy and sampled: the first to end leaves its row to the last."""
-    first, other, third = prompts_of(llm, 30, 17, 40)
-    prompts = [first[10:] + ids_of(llm.generate([first], greedy(4)))[0] + first[10:], other, third]
-    params = [greedy(6), *sampled(3, 4)]
+    first, other, third = prompts_of(llm, 8, 5, 11)
+    written = ids_of(llm.generate([first], greedy(6)))[0]
+    prompts, params = [first + written + first, other, third], [greedy(5), *sampled(2, 3)]
     outputs = on_device(llm, **ENGINES[name]).generate(prompts, params)
     assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
     assert outputs[0].speculation.drafted > 0
     assert all(set(output.speculation.eager_steps) == {"no CUDA device"} for output in outputs)
+
+
+def test_random_trees_cut_at_random(llm):
+    """Right and wrong branches of rows that join, move and leave; drafters are told the path."""
+    prompts, params = prompts_of(llm, 8, 5, 11), [greedy(6), *sampled(3, 7)]
+    written = texts(llm, prompts, params)
+    drafter, pacer = Trees(written, nodes=6, right=0.8), RandomPacer(8)
+    outputs = with_trees(llm, drafter, pacer).generate(prompts, params)
+    assert ids_of(outputs) == [ids for _, ids in written]
+    accepted = [outcome for outcome in drafter.outcomes if outcome.path]
+    assert any(outcome.path != list(range(outcome.accepted)) for outcome in accepted)
+    assert all(len(outcome.path) == outcome.accepted == len(outcome.tokens) - 1 for outcome in accepted)
+    assert sum(output.speculation.accepted for output in outputs) == sum(out.accepted for out in drafter.outcomes)
+    assert not drafter.admitted
+    assert not pacer.admitted
+
+
+def test_every_accepted_node_moves(llm):
+    """Three nodes a token, the right one last: a round commits as deep as the tree is, and later rounds read it."""
+    prompts, params = prompts_of(llm, 15), sampled(9)
+    written = texts(llm, prompts, params)
+    found = with_trees(llm, Spine(written), draft_tokens=3).generate(prompts, params)
+    assert ids_of(found) == [ids for _, ids in written]
+    assert found[0].speculation.accepted == 6
+    assert found[0].speculation.draft_lengths == {9: 2}
+
+
+def test_a_tree_of_more_nodes_than_a_mask_has_bits_is_cut(llm):
+    prompts, params = prompts_of(llm, 5), greedy(4)
+    written = texts(llm, prompts, params)
+    found = with_trees(llm, Spine(written, width=30), draft_tokens=64).generate(prompts, params)
+    assert ids_of(found) == [ids for _, ids in written]
+    assert found[0].speculation.draft_lengths[63] > 0
+
+
+def test_nodes_beyond_the_promised_pages_borrow_theirs(llm):
+    """17 tokens have two pages; the nodes reach into a third, which is given back once they have been judged."""
+    (prompt,) = prompts_of(llm, 15)
+    written = texts(llm, [prompt], [greedy(4)])
+    device = with_trees(llm, Spine(written, width=8), draft_tokens=64)
+    engine, (request,) = device._engine, device._requests([prompt], greedy(4))
+    engine.add(request)
+    while not request.finished:
+        engine.step()
+        held = [sequence for sequence in engine.parts.rows.sequences if sequence]
+        assert [len(sequence.pages) for sequence in held] == [2] * len(held)
+    assert list(request.committer.token_ids) == written[0][1]
+    assert request.speculation.draft_lengths[27] == 1  # positions up to 42
+
+
+def test_a_row_that_was_put_back_goes_on(llm):
+    """Its trees and what it wrote lie in pages of their own, whoever had them meanwhile."""
+    prompts, params = prompts_of(llm, 8, 5), sampled(6, 5)
+    written = texts(llm, prompts, params)
+    device = with_trees(llm, Spine(written), draft_tokens=2, reserve="next")
+    engine, made = device._engine, device._requests(prompts, params)
+    for request in made:
+        engine.add(request)
+    engine.step()
+    assert engine.preempt(made[0])
+    while engine.busy:
+        engine.step()
+    assert [list(request.committer.token_ids) for request in made] == [ids for _, ids in written]
+    assert made[0].preempted == 1
+
+
+def test_stops_and_cancellations_within_a_tree(llm):
+    prompts = prompts_of(llm, 8, 5)
+    written = texts(llm, prompts, greedy(9))
+    stop = greedy(9, stop_token_ids=[written[0][1][2]])
+    device = with_trees(llm, Spine(written), draft_tokens=5)
+    assert said(device.generate(prompts[:1], stop)) == said(llm.generate(prompts[:1], stop))
+    engine, (request,) = device._engine, device._requests(prompts[1:], greedy(9))
+    engine.add(request)
+    engine.step()
+    engine.cancel(request)
+    assert not engine.busy
+    assert engine.step() == []
+
+
+def test_the_end_of_the_context(folder):
+    """Prompts that fill the context but for a few tokens: nodes stand beyond it, tokens do not."""
+    short = LLM(folder, drafter="none", pacer="fixed", max_batch_size=2, device="cpu", max_context=16)
+    prompts = prompts_of(short, 14, 15, 16)
+    written = texts(short, prompts, greedy(5))
+    found = with_trees(short, Spine(written, width=9), draft_tokens=8).generate(prompts, greedy(5))
+    assert said(found) == said(short.generate(prompts, greedy(5)))
+    assert sum(out.speculation.drafted for out in found) > 0
+
+
+def test_processors_run_eagerly_beside_with_trees_of_their_own(llm):
+    prompts, params = prompts_of(llm, 8, 5), [greedy(3, repetition_penalty=1.3), greedy(3)]
+    written = texts(llm, prompts, params)
+    found = with_trees(llm, Spine(written), draft_tokens=2).generate(prompts, params)
+    assert ids_of(found) == [ids for _, ids in written]
+    assert set(found[0].speculation.eager_steps) == {"repetition_penalty asked for"}
+    assert set(found[1].speculation.eager_steps) == {"no CUDA device"}
+    assert all(out.speculation.accepted for out in found)
+
+
+def test_a_draft_that_breaks_its_row_is_dropped(llm):
+    """A drafted token's values are not finite: a plain step shows that the text is sound."""
+    (prompt,) = prompts_of(llm, 6)
+    written = texts(llm, [prompt], [greedy(3)])
+    spoiled = next(token for token in range(3, 300) if token not in prompt + written[0][1])
+    weight = llm.loaded.checkpoint.decoder.embedding.weight
+    kept = weight[spoiled].clone()
+
+    class Spoiled(Spine):
+        def _tree(self, right):
+            return [(spoiled, -1), (right[0], -1)] if right else []
+
+    with torch.inference_mode():
+        weight[spoiled] = torch.nan
+        found = with_trees(llm, Spoiled(written), draft_tokens=2).generate([prompt], greedy(3))
+        weight[spoiled] = kept
+    assert ids_of(found) == [ids for _, ids in written]
+
+
+class Listening(RacerDrafter):
+    """Keeps what it is told of prompts."""
+
+    def __init__(self):
+        super().__init__(4)
+        self.wants_prompt_topk, self.told = True, []
+
+    def recycle(self, slot, successors):
+        self.told.append(successors)
+        super().recycle(slot, successors)
+
+
+def test_drafters_hear_of_prompts_and_of_every_node_what_the_eager_path_says(llm, monkeypatch):
+    """A prompt read in two parts; its last token is read again with the first tree."""
+    for module in ("prefill", "reading"):
+        monkeypatch.setattr(f"glimpse.engine.device.{module}.CHUNK", 8)
+    (prompt,) = prompts_of(llm, 11)
+    plain, device = Listening(), Listening()
+    outputs = [
+        with_parts(llm, plain, draft_tokens=4).generate([prompt], greedy(3)),
+        with_trees(llm, device, draft_tokens=4).generate([prompt], greedy(3)),
+    ]
+    assert ids_of(outputs[0]) == ids_of(outputs[1])
+    right, found = ([table_of(facts) for facts in drafter.told] for drafter in (plain, device))
+    assert [len(facts) for facts in found[:3]] == [6, 5, 1 + outputs[1][0].speculation.drafted // 2]
+    for token, likely in right[0].items():
+        assert (found[0] | found[1])[token] == likely
+
+
+def table_of(successors):
+    """The likeliest successors of each token."""
+    return dict(zip(successors.tokens.tolist(), successors.likeliest.tolist(), strict=True))

@@ -11,12 +11,12 @@ from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
-from glimpse.engine.device.host_drafts import HostDrafts
-from glimpse.engine.device.host_trees import HostTrees
+from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
 from glimpse.engine.device.own_pace import Mixture, OwnPace
 from glimpse.engine.device.pace import Move, Pace
+from glimpse.engine.device.prompt_topk import prompt_topk
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched
@@ -54,7 +54,7 @@ class DeviceEngine:
         """What was read between steps."""
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
-        self._reader = Reader(core, parts.rows, self._seats)
+        self._reader = Reader(core, parts.rows, self._seats, prompt_topk(parts))
         known = parts.pacer.foretells
         self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
@@ -66,9 +66,7 @@ class DeviceEngine:
         waits = parts.drafter.drafts and not parts.drafter.needs_forward
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
         self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees)
-        self._host_drafts: HostDrafts | HostTrees | None = None
-        if waits:
-            self._host_drafts = HostTrees(parts, core, core.trees) if core.trees else HostDrafts(parts, core.rows)
+        self._host_drafts = host_drafts(parts, core) if waits else None
 
     @property
     def options(self) -> EngineOptions:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.state import DeviceRows
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import PhasePlanner
+
+if TYPE_CHECKING:
+    from glimpse.engine.device.host_trees import HostTrees
 
 
 class HostDrafts:
@@ -45,3 +51,12 @@ class HostDrafts:
         where = device.tokens.device
         device.tokens[:count].scatter_(1, upload(torch.from_numpy(places), where), upload(tokens, where))
         device.drafted[:count] = upload(drafted.to(torch.int32), where)
+
+
+def host_drafts(parts: Parts, core: Core) -> HostDrafts | HostTrees:
+    """What makes the drafts of these parts: trees where the rows have room for them."""
+    if core.trees is None:
+        return HostDrafts(parts, core.rows)
+    from glimpse.engine.device.host_trees import HostTrees  # imports numba
+
+    return HostTrees(parts, core, core.trees)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.tree_launch import TreeMove
+from glimpse.engine.device.tree_planner import TreePlanner
 from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.parts import Parts
-from glimpse.engine.phases import PhasePlanner
 
 
 class HostTrees:
@@ -20,25 +22,21 @@ class HostTrees:
 
     def __init__(self, parts: Parts, core: Core, trees: TreeState) -> None:
         self._parts, self._core, self._trees = parts, core, trees
-        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
+        # A mask has a bit for each token of a row.
+        self._planner = TreePlanner(parts, core.rows.most)
         self._lent: list[tuple[Sequence, int]] = []
         """Sequences that took pages for their nodes only, and how many positions they had before."""
 
     def next(self, seats: list[Seat], *, plain: bool = False) -> TreeMove:
         """The next verification; nothing of these rows is unread. `plain`: of no draft."""
-        rows, slots = self._parts.rows, [seat.slot for seat in seats]
-        for slot in slots:
-            rows.drop_draft(slot)
+        slots = [seat.slot for seat in seats]
         had = [len(seat.sequence.pages) for seat in seats]
-        if not plain:
-            self._planner.plan({seat.slot: seat.request for seat in seats})
-            # A mask has a bit for each token of a row; a tree's first nodes are its likeliest.
-            rows.draft_len[slots] = rows.draft_len[slots].clamp(max=self._core.rows.most)
+        counts, depths = self._planner.plan(slots, plain=plain)
         for row, (seat, have) in enumerate(zip(seats, had, strict=True)):
-            self._lend(row, seat.sequence, have)
-        drafted = rows.draft_len[slots]
-        self._put(slots, drafted)
-        return TreeMove(tuple(drafted.tolist()))
+            if len(seat.sequence.pages) > have:
+                self._lend(row, seat.sequence, have)
+        fed = self._put(slots, counts)
+        return TreeMove(tuple(counts.tolist()), tuple(depths.tolist()), fed)
 
     def landed(self) -> None:
         """Gives back the pages of nodes whose verification has been read."""
@@ -47,15 +45,16 @@ class HostTrees:
         self._lent.clear()
 
     def _lend(self, row: int, sequence: Sequence, have: int) -> None:
-        more = sequence.pages[have:]
-        if more:
-            table = self._core.rows.table
-            table[row, have : have + len(more)] = upload(torch.tensor(more, dtype=torch.int32), table.device)
-            self._lent.append((sequence, have * sequence.pool.page_size))
+        more, table = sequence.pages[have:], self._core.rows.table
+        table[row, have : have + len(more)] = upload(torch.tensor(more, dtype=torch.int32), table.device)
+        self._lent.append((sequence, have * sequence.pool.page_size))
 
-    def _put(self, slots: list[int], drafted: torch.Tensor) -> None:
-        host, most, index = self._parts.rows, self._core.rows.most, np.array(slots)
-        places = host.committed_len.numpy()[index][:, None] + np.arange(most)
-        tokens = host.tokens.numpy()[index[:, None], places.clip(max=host.width - 1)]
-        parents = host.draft_parents.numpy()[index, :most]
-        self._trees.put(torch.from_numpy(tokens), torch.from_numpy(parents), drafted)
+    def _put(self, slots: list[int], counts: NDArray[np.int64]) -> Tensor:
+        """Hands the rows' trees over; returns the tokens that the step feeds, row after row."""
+        host, most = self._parts.rows, self._core.rows.most
+        lasts = host.committed_len.numpy()[slots] - 1
+        places = lasts[:, None] + np.arange(most + 1)
+        tokens = host.tokens.numpy()[np.array(slots)[:, None], places.clip(max=host.width - 1)]
+        parents = host.draft_parents.numpy()[slots, :most]
+        self._trees.put(torch.from_numpy(tokens[:, 1:]), torch.from_numpy(parents), torch.from_numpy(counts))
+        return torch.from_numpy(tokens[np.arange(most + 1) <= counts[:, None]])

@@ -86,6 +86,8 @@ class DeviceSettler:
     def settle(self, launched: Launched) -> list[Progress]:
         """What a step has brought; waits for it."""
         launched.arrived.wait()
+        if self._trees and launched.trees:
+            self._trees.arrived(launched.trees)
         self._count(launched)
         if self._drafts:
             self._mirror.note_drafts(launched)
@@ -123,10 +125,10 @@ class DeviceSettler:
             return []
         if self._drafts:
             request.speculation.draft_steps += drafted
-        depth = trees.depth(seat.slot) if trees else None
+        depth = launched.trees.depths[row] if launched.trees else None
         commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1, depth)
         outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
-        outcomes.append(trees.outcome(launched.trees, row, outcome) if trees and launched.trees else outcome)
+        outcomes.append(trees.outcome(row, outcome) if trees else outcome)
         return [Progress(request, commit, accepted)]
 
     def _give_up(self, seat: Seat, drafted: int) -> list[Progress]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Ran
 from glimpse.engine.device.kept import Kept
@@ -17,12 +19,16 @@ WORKS = 32
 """Shapes of steps kept, with their buffers and graphs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TreeMove:
     """A verification of every row's tree."""
 
     drafted: tuple[int, ...]
     """The nodes of each row."""
+    depths: tuple[int, ...]
+    """How many tokens the deepest path of each row has."""
+    fed: Tensor
+    """[tokens] int64, on the host: what the rows feed, row after row: the last committed token, then the nodes."""
 
     @property
     def tokens(self) -> int:

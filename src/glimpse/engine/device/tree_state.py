@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
 
 from glimpse.engine.device.state import DeviceRows
 from glimpse.engine.successors import WIDTH
-
 
 
 class TreeState:
@@ -30,6 +28,7 @@ class TreeState:
         self._block_host = torch.zeros(numbers, dtype=torch.int32, pin_memory=pinned)
         self._size, self._most = size, most
         self._places = torch.arange(most, device=device)
+        self._paths_host, self._successors_host = self._parts(self._block_host)
         self.paths, self._successors = self._parts(self._block)
         """[B, most + 1] int32: the query whose pick each committed token is; query i of a row is its node i - 1."""
 
@@ -65,12 +64,12 @@ class TreeState:
 
     def path(self, row: int, accepted: int) -> list[int]:
         """The accepted nodes of a row, of the step that was sent last."""
-        found: list[int] = (self._parts(self._block_host)[0][row, 1 : accepted + 1] - 1).tolist()
-        return found
+        queries: list[int] = self._paths_host[row, 1 : accepted + 1].tolist()
+        return [query - 1 for query in queries]
 
-    def successors(self, first: int, count: int) -> tuple[Tensor, Tensor]:
-        """Ids [count, 8] int64 and probabilities [count, 8] float32 after the step's tokens from `first` on."""
-        own = self._parts(self._block_host)[1][first : first + count]
+    def successors(self, tokens: int) -> tuple[Tensor, Tensor]:
+        """Ids [tokens, 8] int64 and probabilities [tokens, 8] float32 after each of the step's tokens."""
+        own = self._successors_host[:tokens]
         return own[:, :WIDTH].long(), own[:, WIDTH:].contiguous().view(torch.float32)
 
     def _parts(self, block: Tensor) -> tuple[Tensor, Tensor]:
