@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
+from glimpse.drafting.compiled import compiled
 
 SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
@@ -40,22 +41,37 @@ class Proposal:
     def of(cls, rows: RowView, slot: int) -> Proposal:
         """The draft that stands in a row."""
         own, begin, count = rows.rows, int(rows.rows.committed_len[slot]), int(rows.rows.draft_len[slot])
-        parents = own.draft_parents[slot, :count].numpy().astype(np.int64)
-        reach = np.cumprod(own.draft_confidence[slot, :count].numpy().astype(np.float64))
-        above = np.where(parents < 0, 1.0, reach[np.maximum(parents, 0)])
-        depth = np.ones(count, np.int64)
-        for node in np.flatnonzero(parents >= 0).tolist():
-            depth[node] = depth[parents[node]] + 1
-        tokens = own.tokens[slot, begin : begin + count].numpy().astype(np.int64)
-        source = own.draft_source[slot, :count].numpy().astype(np.int64)
-        return cls(tokens, parents, reach / np.maximum(above, 1e-12), source, depth)
+        parents = own.draft_parents.numpy()[slot, :count].copy()
+        said, depth = np.empty(count, np.float64), np.empty(count, np.int64)
+        _look(parents, own.draft_confidence.numpy()[slot, :count].astype(np.float64), said, depth)
+        tokens = own.tokens.numpy()[slot, begin : begin + count].copy()
+        source = own.draft_source.numpy()[slot, :count].astype(np.int64)
+        return cls(tokens, parents, said, source, depth)
 
     def along(self, chances: Floats) -> Floats:
         """[n]: the product of `chances` [n] from the root to each node."""
         reach = chances.copy()
-        for node in np.flatnonzero(self.parents >= 0).tolist():
-            reach[node] *= reach[self.parents[node]]
+        _multiply(self.parents, reach)
         return reach
+
+
+@compiled
+def _look(parents: Ints, ratios: Floats, said: Floats, depth: Ints) -> None:
+    """Writes each node's own probability and its depth; the running product of `ratios` is the chance of its path."""
+    reach, product = np.empty(len(parents)), 1.0
+    for node in range(len(parents)):
+        product *= ratios[node]
+        above = 1.0 if parents[node] < 0 else reach[parents[node]]
+        reach[node], said[node] = product, product / max(above, 1e-12)
+        depth[node] = 1 if parents[node] < 0 else depth[parents[node]] + 1
+
+
+@compiled
+def _multiply(parents: Ints, reach: Floats) -> None:
+    """Multiplies each entry by its parent's."""
+    for node in range(len(parents)):
+        if parents[node] >= 0:
+            reach[node] *= reach[parents[node]]
 
 
 class Trust:
