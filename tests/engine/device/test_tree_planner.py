@@ -1,4 +1,4 @@
-"""Trees of all rows as arrays: what stands in the rows, and what is refused, is what the eager engine's planner says."""
+"""Trees of all rows as arrays: what stands in the rows, and what is refused, is as the eager planner has it."""
 
 from __future__ import annotations
 
