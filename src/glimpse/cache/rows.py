@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.cache.sequence import Sequence
@@ -100,6 +102,22 @@ class Rows:
         self.draft_confidence[slot, :count], self.draft_entropy[slot, :count] = confidence, torch.nan
         self.draft_source[slot, :count] = source
         self.draft_len[slot] = count
+
+    def keep_nodes(self, slot: int, kept: NDArray[np.int64]) -> None:
+        """Leaves of the row's draft the nodes `kept` [k], in this order: each after its parent, which stays too."""
+        begin, count = int(self.committed_len[slot]), int(self.draft_len[slot])
+        tokens, parents = self.tokens.numpy()[slot, begin:], self.draft_parents.numpy()[slot]
+        confidence, source = self.draft_confidence.numpy()[slot], self.draft_source.numpy()[slot]
+        place = np.full(count + 1, -1)  # the last entry is the root's
+        place[kept] = np.arange(len(kept))
+        above, reach = place[parents[kept]], np.cumprod(confidence[:count], dtype=np.float64)[kept]
+        tokens[: len(kept)], source[: len(kept)] = tokens[kept], source[kept]
+        confidence[: len(kept)] = reach / np.concatenate(([1.0], reach[:-1]))
+        parents[:] = self._chain.numpy()
+        if (above == parents[: len(kept)]).all():
+            self.branching.discard(slot)
+        parents[: len(kept)] = above
+        self.draft_len[slot] = len(kept)
 
     def drop_draft(self, slot: int) -> None:
         """Leaves the row without a draft."""
