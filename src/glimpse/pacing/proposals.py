@@ -125,7 +125,9 @@ def _judge(
     at = -1
     for token in committed:
         faded, after = np.zeros(right.shape, np.bool_), -2
-        for node in np.flatnonzero(parents == at):
+        for node in range(len(parents)):
+            if parents[node] != at:
+                continue
             cell = _cell(sources[node], depths[node], said[node])
             if not faded[cell]:
                 faded[cell] = True
