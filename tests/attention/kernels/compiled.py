@@ -213,12 +213,15 @@ def trees_case(heads: int, kv_heads: int, dim: int, queries: int) -> Case:
 
 
 def sample_case(dtype: torch.dtype) -> Case:
+    from glimpse.attention.triton.likely import likeliest
     from glimpse.attention.triton.picking import RowSettings, Sample
 
     def launch() -> None:
         double, ids = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)
-        settings = RowSettings(double, ids, double, double)
-        Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids)
+        settings, sample = RowSettings(double, ids, double, double), Sample(2, 49152, "cpu")
+        logits = torch.zeros(2, 49152, dtype=dtype)
+        sample(logits, settings, ids, ids)
+        likeliest(sample, logits, torch.zeros(2, 16, dtype=torch.int32))
 
     return launch
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from engine.device.batches import BUDGET, WIDTH, begins
+from glimpse.attention.triton.likely import likeliest
 from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.engine.device.batch import DeviceBatch, Limits
-from glimpse.engine.device.recycled import likeliest
 from glimpse.engine.device.rounds import RoundSettings
 from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.device.tree_work import TreeWork
@@ -120,10 +120,14 @@ def test_the_likeliest_are_those_of_all_logits(columns, vocab):
     ones = torch.ones(3, dtype=torch.float64)
     settings = RowSettings(ones, torch.ones(3, dtype=torch.int64), ones, torch.full_like(ones, -torch.inf))
     sample(logits, settings, torch.arange(3), torch.arange(3))
-    ids, chances = likeliest(sample, logits)
+    out = torch.full((3, 16), -1, dtype=torch.int32)
+    likeliest(sample, logits, out)
     right, wanted = right_ones(logits[:, :vocab])
-    assert ids[:2].tolist() == right[:2].tolist()
-    torch.testing.assert_close(chances, wanted)
+    count = right.shape[1]
+    assert out[:2, :count].tolist() == right[:2].tolist()
+    chances = out[:, 8:].contiguous().view(torch.float32)
+    torch.testing.assert_close(chances[:, :count], wanted)
+    assert not chances[:, count:].any()
 
 
 @pytest.mark.parametrize("queries", [0, QUERIES + 1, 65])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glimpse.attention.triton.likely import LIKELY
 from glimpse.engine.device.state import DeviceRows
-from glimpse.engine.successors import WIDTH
 
 
 class TreeState:
@@ -20,7 +20,7 @@ class TreeState:
         size, most, device = rows.size, rows.most, rows.tokens.device
         self.recycles = successors
         tokens = size * (most + 1) if successors else 0
-        numbers = size * (most + 1) + tokens * 2 * WIDTH
+        numbers = size * (most + 1) + tokens * 2 * LIKELY
         pinned = device.type == "cuda"
         self._put = torch.zeros(size, 2 * most + 1, dtype=torch.int32, device=device)
         self._put_host = torch.zeros(self._put.shape, dtype=torch.int32, pin_memory=pinned)
@@ -29,8 +29,9 @@ class TreeState:
         self._size, self._most = size, most
         self._places = torch.arange(most, device=device)
         self._paths_host, self._successors_host = self._parts(self._block_host)
-        self.paths, self._successors = self._parts(self._block)
-        """[B, most + 1] int32: the query whose pick each committed token is; query i of a row is its node i - 1."""
+        self.paths, self.likely = self._parts(self._block)
+        """[B, most + 1] int32: the query whose pick each committed token is; query i of a row is its node i - 1.
+        [tokens, 16] int32: see `glimpse.attention.triton.likely`."""
 
     @property
     def parents(self) -> Tensor:
@@ -51,15 +52,9 @@ class TreeState:
         rows.tokens.scatter_(1, places, own[:, : self._most].long())
         rows.drafted.copy_(own[:, -1])
 
-    def recycle(self, ids: Tensor, chances: Tensor) -> None:
-        """Device code: the successors [N, at most 8] of a step's tokens, as `glimpse.engine.successors.likeliest`."""
-        count, width = ids.shape
-        self._successors[:count, :width] = ids.int()
-        self._successors[:count, WIDTH : WIDTH + width] = chances.float().view(torch.int32)
-
     def send(self, tokens: int) -> None:
         """Sends what a step of `tokens` tokens left to the host; to be read once a letter sent later has arrived."""
-        used = self.paths.numel() + (tokens * 2 * WIDTH if self.recycles else 0)
+        used = self.paths.numel() + (tokens * 2 * LIKELY if self.recycles else 0)
         self._block_host[:used].copy_(self._block[:used], non_blocking=True)
 
     def path(self, row: int, accepted: int) -> list[int]:
@@ -70,8 +65,8 @@ class TreeState:
     def successors(self, tokens: int) -> tuple[Tensor, Tensor]:
         """Ids [tokens, 8] int64 and probabilities [tokens, 8] float32 after each of the step's tokens."""
         own = self._successors_host[:tokens]
-        return own[:, :WIDTH].long(), own[:, WIDTH:].contiguous().view(torch.float32)
+        return own[:, :LIKELY].long(), own[:, LIKELY:].contiguous().view(torch.float32)
 
     def _parts(self, block: Tensor) -> tuple[Tensor, Tensor]:
         count = self._size * (self._most + 1)
-        return block[:count].view(self._size, -1), block[count:].view(-1, 2 * WIDTH)
+        return block[:count].view(self._size, -1), block[count:].view(-1, 2 * LIKELY)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from glimpse.attention.triton.attention import Paged
+from glimpse.attention.triton.likely import likeliest
 from glimpse.attention.triton.mixed import Want, feed_mixed
 from glimpse.attention.triton.picking import Sample
 from glimpse.attention.triton.trees import QUERIES, branch, commit_tree, compact
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.recycled import likeliest
 from glimpse.engine.device.tree_state import TreeState
 from glimpse.errors import ArgumentError
 from glimpse.sampling.noise import Role
@@ -59,7 +59,7 @@ class TreeWork:
         logits = core.decoder.head(core.forward(fed.embedded, fed.positions, fed.slots, mix))
         picks = self._sample(logits, rows.settings, rows.seeds, fed.positions, ahead=1, owners=ragged.owners)
         if trees.recycles:
-            trees.recycle(*likeliest(self._sample, logits))
+            likeliest(self._sample, logits, trees.likely)
         paths = trees.paths[: rows.size]
         commit_tree(
             rows.tokens, fed, ragged, parents, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active,
