@@ -84,7 +84,7 @@ def test_drafters_hear_of_prompts_and_of_every_node(llms, pages):
     """The GPU's successors of a prompt are the CPU's: their likeliest token is what plain decoding writes next."""
     cpu, gpu = llms
     (prompt,) = prompts_of(cpu, 40)
-    device = gpu.variant(**ENGINES["racer"])
+    device = gpu.variant(**ENGINES["racer"], prefix_reuse=False)
     drafter, told = device._engine.parts.drafter, []
     original = drafter.recycle
     drafter.recycle = lambda slot, successors: (told.append(successors), original(slot, successors))
