@@ -115,7 +115,7 @@ def test_random_trees_cut_at_random(llm):
 
 def test_every_accepted_node_moves(llm):
     """Two nodes a token, the right one last: a round commits as deep as the tree is, and the next one reads it."""
-    prompts, params = prompts_of(llm, 3), sampled(7)
+    prompts, params = prompts_of(llm, 3), [greedy(7)]
     written = texts(llm, prompts, params)
     found = with_trees(llm, Spine(written, width=1), draft_tokens=3).generate(prompts, params)
     assert ids_of(found) == [ids for _, ids in written]
@@ -160,7 +160,7 @@ def test_nodes_beyond_the_promised_pages_borrow_theirs(llm):
 
 def test_a_row_that_was_put_back_goes_on(llm):
     """Its trees and what it wrote lie in pages of their own, whoever had them meanwhile."""
-    prompts, params = prompts_of(llm, 3, 2), sampled(4, 2)
+    prompts, params = prompts_of(llm, 3, 2), [greedy(4), greedy(2)]
     written = texts(llm, prompts, params)
     device = with_trees(llm, Spine(written, width=1), draft_tokens=2, reserve="next")
     engine, made = device._engine, device._requests(prompts, params)
