@@ -15,6 +15,8 @@ from glimpse.cache.rows import Rows
 from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
+from glimpse.engine.options import EngineOptions
+from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.pacing.pacer import Action, Decisions
 from glimpse.sampling.params import SamplingParams
@@ -225,6 +227,13 @@ def test_a_draft_that_breaks_its_row_is_dropped(llm):
         found = with_trees(llm, Spoiled(written), draft_tokens=2).generate([prompt], greedy(3))
         weight[spoiled] = kept
     assert ids_of(found) == [ids for _, ids in written]
+
+
+def test_trees_are_refused_where_bits_count(llm):
+    """A node's siblings stand between it and its ancestors, so that sums are taken in another order."""
+    options = EngineOptions(**ENGINES["racer"], exact="bitwise")
+    with pytest.raises(ArgumentError, match="'bitwise' takes chains, and drafter 'racer' gives trees"):
+        device_engine(make_parts(llm.loaded, options), options)
 
 
 class Listening(RacerDrafter):

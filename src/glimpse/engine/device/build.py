@@ -24,15 +24,20 @@ _ADVICE = "the rows' state does not fit; lower max_batch_size or max_context"
 def device_engine(parts: Parts, options: EngineOptions) -> EngineFace:
     """The device engine over these parts, with an eager one inside; an eager one alone for what only that can do.
 
-    Raises GlimpseError where the rows' state does not fit the memory.
+    Raises GlimpseError where the rows' state does not fit the memory, and ArgumentError where the bitwise mode is asked
+    for and cannot be had.
     """
-    reason = why_not_engine(parts)
+    reason, bitwise = why_not_engine(parts), options.exact == "bitwise"
     if reason is None:
         try:
-            core = within_memory(lambda: _core(parts), parts.pool.device, _ADVICE)
+            core = within_memory(lambda: _core(parts, bitwise=bitwise), parts.pool.device, _ADVICE)
             return DeviceEngine(parts, _eager(parts, options), core)
         except ArgumentError as error:
+            if bitwise:
+                raise
             reason = str(error)
+    if bitwise:
+        raise ArgumentError(f"exact 'bitwise' runs as CUDA graphs only, which rules out: {reason}")
     return CountedEngine(parts, options, lambda request: reason)
 
 
@@ -42,7 +47,13 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
     return CountedEngine(apart, options, lambda request: why_not_request(request.params) or "")
 
 
-def _core(parts: Parts) -> Core:
+def _core(parts: Parts, *, bitwise: bool) -> Core:
+    """Raises ArgumentError for trees where bits count."""
+    if bitwise and parts.drafter.gives_tree:
+        # A node is summed up with its siblings' places between it and its ancestors.
+        raise ArgumentError(
+            f"exact 'bitwise' takes chains, and drafter {parts.drafter.name!r} gives trees; use lookup, sparse or none"
+        )
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
     most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST))
@@ -53,7 +64,7 @@ def _core(parts: Parts) -> Core:
         recall = DeviceRecall.empty(
             spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device
         )  # fmt: skip
-    core = Core(decoder, pool, rows, recall, RoundSettings(budget), parts.sampler.vocab)
+    core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
     return core

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import Paged
 from glimpse.attention.triton.likely import likeliest
 from glimpse.attention.triton.mixed import Want, feed_mixed
 from glimpse.attention.triton.picking import Sample
@@ -35,7 +34,7 @@ class TreeWork:
         self._core, self._trees, self._rows = core, trees, core.rows.first(size)
         self._tokens, self._queries = tokens, queries
         self._want = torch.full((size,), int(Want.ADD), dtype=torch.int32, device=device)
-        self._paged = Paged(core.shape, size, queries, core.pool.page_size, device)
+        self._paged = core.paged(size, queries)
         self._sample = Sample(tokens, core.vocab, device, role=Role.TARGET)
 
     def verify(self) -> None:
@@ -56,7 +55,7 @@ class TreeWork:
                 q, keys, values, rows.table, fed.lengths, counts=fed.counts, ragged=ragged, tree=seen
             )  # fmt: skip
 
-        logits = core.decoder.head(core.forward(fed.embedded, fed.positions, fed.slots, mix))
+        logits = core.forward.logits(core.forward(fed.embedded, fed.positions, fed.slots, mix))
         picks = self._sample(logits, rows.settings, rows.seeds, fed.positions, ahead=1, owners=ragged.owners)
         if trees.recycles:
             likeliest(self._sample, logits, trees.likely)
