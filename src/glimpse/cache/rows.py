@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.cache.sequence import Sequence
 
-_LEAST = 1e-9
+LEAST = 1e-9
 """A node's chance is taken for no less, so that the running product goes on after it."""
 
 
@@ -101,6 +103,22 @@ class Rows:
         self.draft_source[slot, :count] = source
         self.draft_len[slot] = count
 
+    def keep_nodes(self, slot: int, kept: NDArray[np.int64]) -> None:
+        """Leaves of the row's draft the nodes `kept` [k], in this order: each after its parent, which stays too."""
+        begin, count = int(self.committed_len[slot]), int(self.draft_len[slot])
+        tokens, parents = self.tokens.numpy()[slot, begin:], self.draft_parents.numpy()[slot]
+        confidence, source = self.draft_confidence.numpy()[slot], self.draft_source.numpy()[slot]
+        place = np.full(count + 1, -1)  # the last entry is the root's
+        place[kept] = np.arange(len(kept))
+        above, reach = place[parents[kept]], np.cumprod(confidence[:count], dtype=np.float64)[kept]
+        tokens[: len(kept)], source[: len(kept)] = tokens[kept], source[kept]
+        confidence[: len(kept)] = reach / np.concatenate(([1.0], reach[:-1]))
+        parents[:] = self._chain.numpy()
+        if (above == parents[: len(kept)]).all():
+            self.branching.discard(slot)
+        parents[: len(kept)] = above
+        self.draft_len[slot] = len(kept)
+
     def drop_draft(self, slot: int) -> None:
         """Leaves the row without a draft."""
         self.draft_len[slot] = 0
@@ -125,7 +143,7 @@ def _ratios(parents: list[int], confidence: list[float]) -> Tensor:
     """[n]: what the running product has to be multiplied by at each node to give the chance of its whole path."""
     reach, ratios, before = [1.0], [], 1.0
     for parent, chance in zip(parents, confidence, strict=True):
-        reach.append(max(reach[parent + 1] * chance, _LEAST))
+        reach.append(max(reach[parent + 1] * chance, LEAST))
         ratios.append(reach[-1] / before)
         before = reach[-1]
     return torch.tensor(ratios)

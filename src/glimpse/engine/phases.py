@@ -107,20 +107,8 @@ class PhasePlanner:
                 facts = (draft.tokens, draft.parents, draft.confidence, draft.source)
                 self._rows.put_draft(slot, *(fact[nodes] for fact in facts))
         for slot, keep in zip(view.slots, self._pacer.trim(view), strict=True):
-            self._rows.draft_len[slot] = min(keep, self._places(slot)) if slot in self._rows.branching else keep
-
-    def _places(self, slot: int) -> int:
-        """Takes pages for the nodes of a row's tree; returns how many of them have a place.
-
-        A tree has more nodes than the row can still commit tokens: those beyond the pages promised to it only get
-        what is promised to nobody.
-        """
-        sequence, begin = self._rows.sequence(slot), int(self._rows.committed_len[slot])
-        pool, drafted = sequence.pool, int(self._rows.draft_len[slot])
-        own = max(sequence.capacity, pool.pages_for(int(self._rows.limit[slot])) * pool.page_size)
-        places = min(drafted, own + max(0, pool.spare_pages) * pool.page_size - begin)
-        sequence.reserve(begin + places)
-        return places
+            places = take_places(self._rows, slot) if slot in self._rows.branching else keep
+            self._rows.draft_len[slot] = min(keep, places)
 
     def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
         drafted = int(self._rows.draft_len[slot])
@@ -139,3 +127,17 @@ class PhasePlanner:
         rows = self._rows
         have = int(rows.draft_len[slot])
         return min(rows.max_draft - have, int(rows.limit[slot] - rows.committed_len[slot]) - have - 1)
+
+
+def take_places(rows: Rows, slot: int) -> int:
+    """Takes pages for the nodes of a row's tree; returns how many of them have a place.
+
+    A tree has more nodes than the row can still commit tokens: those beyond the pages promised to it only get what is
+    promised to nobody.
+    """
+    sequence, begin = rows.sequence(slot), int(rows.committed_len[slot])
+    pool, drafted = sequence.pool, int(rows.draft_len[slot])
+    own = max(sequence.capacity, pool.pages_for(int(rows.limit[slot])) * pool.page_size)
+    places = min(drafted, own + max(0, pool.spare_pages) * pool.page_size - begin)
+    sequence.reserve(begin + places)
+    return places

@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
-from glimpse.cache.rows import Rows, RowView
+from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.costs import StepCosts, StepLoad
@@ -81,14 +80,16 @@ class MarginalPacer:
         gains = [self._gains(rows, slot) for slot in rows.slots]
         if self._costs.seen(self._plain) < PLAIN_FIRST:
             return [0] * len(rows)
-        prices = [self._price(length) for length in rows.column(rows.rows.committed_len)]
+        lengths = np.array(rows.column(rows.rows.committed_len))
+        # What one more token of each row adds to a step.
+        prices = self._costs.marginal(full_tokens=1, full_kv=1, pairs=lengths)
         start = self._costs.seconds(self._plain)
         # The second token of a step may cost more than the next ones, which no line through all steps shows.
         plain = min(start, self._costs.measured(self._plain) or start)
         worth = worthwhile(gains, prices, self._decoding, (start, plain))
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
-                self._keep(rows.rows, slot, kept)
+                rows.rows.keep_nodes(slot, kept)
         return [len(kept) for kept in worth]
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
@@ -110,24 +111,10 @@ class MarginalPacer:
         state.proposal = proposal = Proposal.of(rows, slot)
         return proposal.along(state.trust.chances(proposal))
 
-    def _price(self, length: int) -> float:
-        """Seconds that one more token of a row of `length` adds to a step."""
-        return self._costs.seconds(StepLoad(full_tokens=1, full_kv=1, pairs=length)) - self._costs.seconds(StepLoad())
 
-    def _keep(self, rows: Rows, slot: int, kept: Ints) -> None:
-        """Replaces the row's tree by some of its nodes, in this order: each after its parent."""
-        proposal = self._states[slot].proposal
-        if proposal is None:
-            raise AssertionError(f"row {slot} was not looked at")
-        place = np.full(len(proposal.parents) + 1, -1, np.int64)  # the last entry is the root's
-        place[kept] = np.arange(len(kept))
-        facts = (proposal.tokens[kept], place[proposal.parents[kept]], proposal.said[kept], proposal.source[kept])
-        tokens, parents, said, source = map(torch.from_numpy, facts)
-        rows.drop_draft(slot)
-        rows.put_draft(slot, tokens, parents, said.float(), source.to(torch.uint8))
-
-
-def worthwhile(gains: Sequence[Floats], prices: Sequence[float], rows: int, seconds: tuple[float, float]) -> list[Ints]:
+def worthwhile(
+    gains: Sequence[Floats], prices: Sequence[float] | Floats, rows: int, seconds: tuple[float, float]
+) -> list[Ints]:
     """The nodes of each row that are worth verifying, likeliest first.
 
     `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a step of

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
+from glimpse.drafting.compiled import compiled
 
 SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
-SURENESS = np.array((0.15, 0.4, 0.7))
+_SURENESS = (0.15, 0.4, 0.7)
 """Bounds of the probabilities that are looked at apart: who is often right may be wrong whenever it is sure."""
 DECAY = 0.95
 """Weight of the past, per round in which a cell was judged."""
@@ -40,22 +41,37 @@ class Proposal:
     def of(cls, rows: RowView, slot: int) -> Proposal:
         """The draft that stands in a row."""
         own, begin, count = rows.rows, int(rows.rows.committed_len[slot]), int(rows.rows.draft_len[slot])
-        parents = own.draft_parents[slot, :count].numpy().astype(np.int64)
-        reach = np.cumprod(own.draft_confidence[slot, :count].numpy().astype(np.float64))
-        above = np.where(parents < 0, 1.0, reach[np.maximum(parents, 0)])
-        depth = np.ones(count, np.int64)
-        for node in np.flatnonzero(parents >= 0).tolist():
-            depth[node] = depth[parents[node]] + 1
-        tokens = own.tokens[slot, begin : begin + count].numpy().astype(np.int64)
-        source = own.draft_source[slot, :count].numpy().astype(np.int64)
-        return cls(tokens, parents, reach / np.maximum(above, 1e-12), source, depth)
+        parents = own.draft_parents.numpy()[slot, :count].copy()
+        said, depth = np.empty(count, np.float64), np.empty(count, np.int64)
+        _look(parents, own.draft_confidence.numpy()[slot, :count].astype(np.float64), said, depth)
+        tokens = own.tokens.numpy()[slot, begin : begin + count].copy()
+        source = own.draft_source.numpy()[slot, :count].astype(np.int64)
+        return cls(tokens, parents, said, source, depth)
 
     def along(self, chances: Floats) -> Floats:
         """[n]: the product of `chances` [n] from the root to each node."""
         reach = chances.copy()
-        for node in np.flatnonzero(self.parents >= 0).tolist():
-            reach[node] *= reach[self.parents[node]]
+        _multiply(self.parents, reach)
         return reach
+
+
+@compiled
+def _look(parents: Ints, ratios: Floats, said: Floats, depth: Ints) -> None:
+    """Writes each node's own probability and its depth; the running product of `ratios` is the chance of its path."""
+    reach, product = np.empty(len(parents)), 1.0
+    for node in range(len(parents)):
+        product *= ratios[node]
+        above = 1.0 if parents[node] < 0 else reach[parents[node]]
+        reach[node], said[node] = product, product / max(above, 1e-12)
+        depth[node] = 1 if parents[node] < 0 else depth[parents[node]] + 1
+
+
+@compiled
+def _multiply(parents: Ints, reach: Floats) -> None:
+    """Multiplies each entry by its parent's."""
+    for node in range(len(parents)):
+        if parents[node] >= 0:
+            reach[node] *= reach[parents[node]]
 
 
 class Trust:
@@ -67,37 +83,60 @@ class Trust:
     """
 
     def __init__(self) -> None:
-        shape = (SOURCES, DEPTHS, len(SURENESS) + 1)
+        shape = (SOURCES, DEPTHS, len(_SURENESS) + 1)
         self._right, self._said = np.zeros(shape), np.zeros(shape)
 
     def chances(self, proposal: Proposal) -> Floats:
         """[n]: P(a node is accepted, given that its parent is)."""
-        together = (self._right.sum(2) + PRIOR) / (self._said.sum(2) + PRIOR)
-        ratio = (self._right + PRIOR * together[:, :, None]) / (self._said + PRIOR)
-        return np.asarray(np.minimum(proposal.said * ratio[_cells(proposal)], SUREST))
+        found = np.empty(len(proposal.said))
+        _trusted(proposal.source, proposal.depth, proposal.said, self._right, self._said, found)
+        return found
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
         """Judges the children of the last committed token and of every node that the text ran through."""
-        node = -1
-        for token in committed:
-            children = np.flatnonzero(proposal.parents == node)
-            if len(children) == 0:
-                return
-            right = proposal.tokens[children] == token
-            self._count(_cells(proposal, children), proposal.said[children], right)
-            if not right.any():
-                return
-            node = int(children[right.argmax()])
-
-    def _count(self, cells: tuple[Ints, Ints, Ints], said: Floats, right: NDArray[np.bool_]) -> None:
-        seen = np.zeros(self._said.shape, bool)
-        seen[cells] = True
-        self._said[seen] *= DECAY
-        self._right[seen] *= DECAY
-        np.add.at(self._said, cells, said)
-        np.add.at(self._right, cells, right)
+        facts = (proposal.tokens, proposal.parents, proposal.source, proposal.depth, proposal.said)
+        _judge(*facts, np.array(committed, np.int64), self._right, self._said)
 
 
-def _cells(proposal: Proposal, nodes: Ints | slice = slice(None)) -> tuple[Ints, Ints, Ints]:
-    source, depth = np.minimum(proposal.source[nodes], SOURCES - 1), np.minimum(proposal.depth[nodes], DEPTHS) - 1
-    return source, depth, np.searchsorted(SURENESS, proposal.said[nodes])
+@compiled
+def _cell(source: int, depth: int, said: float) -> tuple[int, int, int]:
+    """Where a node counts."""
+    sure = 0
+    while sure < len(_SURENESS) and _SURENESS[sure] < said:
+        sure += 1
+    return min(source, SOURCES - 1), min(depth, DEPTHS) - 1, sure
+
+
+@compiled
+def _trusted(sources: Ints, depths: Ints, said: Floats, right: Floats, told: Floats, found: Floats) -> None:
+    """Writes what `said` [n] is worth, by the averages `right` and `told` of each cell."""
+    for node in range(len(said)):
+        source, depth, sure = _cell(sources[node], depths[node], said[node])
+        together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
+        ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
+        found[node] = min(said[node] * ratio, SUREST)
+
+
+@compiled
+def _judge(
+    tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, committed: Ints, right: Floats, told: Floats
+) -> None:
+    """Adds to the averages what became of the nodes that the committed text passed by or ran through."""
+    at = -1
+    for token in committed:
+        faded, after = np.zeros(right.shape, np.bool_), -2
+        for node in range(len(parents)):
+            if parents[node] != at:
+                continue
+            cell = _cell(sources[node], depths[node], said[node])
+            if not faded[cell]:
+                faded[cell] = True
+                right[cell] *= DECAY
+                told[cell] *= DECAY
+            told[cell] += said[node]
+            if tokens[node] == token:
+                right[cell] += 1
+                after = node
+        if after < 0:
+            return
+        at = after

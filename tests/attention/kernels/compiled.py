@@ -187,30 +187,41 @@ def rows_case() -> Case:
     return launch
 
 
-def trees_case() -> Case:
-    from glimpse.attention.triton.rows import Verdict, feed
+def trees_case(heads: int, kv_heads: int, dim: int, queries: int) -> Case:
+    from glimpse.attention.triton.attention import HeadShape, Paged
+    from glimpse.attention.triton.mixed import feed_mixed
+    from glimpse.attention.triton.rows import Verdict
     from glimpse.attention.triton.trees import branch, commit_tree, compact
 
     def launch() -> None:
-        ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
-        table, parents = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 63, dtype=torch.int32)
-        verdict = Verdict(ints, tokens[:, :64].contiguous(), ints, ints)
-        fed = feed(tokens, ints, None, ints, table, torch.zeros(97, 64, dtype=BF16), 64, 16, own=ints)
-        branch(fed, parents)
-        paths = commit_tree(tokens, fed, parents, fed.ids, torch.zeros(128), ints, ints, ints, ints, verdict)
-        kv = torch.zeros(2, 3, 128, 64, dtype=BF16)
+        ints, tokens = torch.zeros(32, dtype=torch.int32), torch.zeros(32, 128, dtype=torch.int64)
+        table, parents = torch.zeros(32, 8, dtype=torch.int32), torch.zeros(32, 127, dtype=torch.int32)[:, 63:126]
+        verdict, embedding = Verdict(ints, tokens[:, :64].contiguous(), ints, ints), torch.zeros(97, 64, dtype=BF16)
+        made = feed_mixed(tokens, *[ints] * 5, table, embedding, 96, queries, 16)
+        fed, ragged, paths = made.fed, made.ragged, torch.zeros(32, 64, dtype=torch.int32)
+        seen = branch(fed, ragged, parents, queries)
+        q, kv = torch.zeros(96, heads, dim, dtype=BF16), torch.zeros(2, kv_heads, 128, dim, dtype=BF16)
+        Paged(HeadShape(heads, kv_heads, dim), 32, queries, 16, "cpu")(
+            q, kv[0], kv[0], table, fed.lengths, counts=fed.counts, ragged=ragged, tree=seen
+        )
+        commit_tree(
+            tokens, fed, ragged, parents, fed.ids, torch.zeros(96), ints, ints, ints, ints, verdict, paths, queries
+        )  # fmt: skip
         compact(kv, kv, table, paths, ints, ints, 16)
 
     return launch
 
 
 def sample_case(dtype: torch.dtype) -> Case:
+    from glimpse.attention.triton.likely import likeliest
     from glimpse.attention.triton.picking import RowSettings, Sample
 
     def launch() -> None:
         double, ids = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int64)
-        settings = RowSettings(double, ids, double, double)
-        Sample(2, 49152, "cpu")(torch.zeros(2, 49152, dtype=dtype), settings, ids, ids)
+        settings, sample = RowSettings(double, ids, double, double), Sample(2, 49152, "cpu")
+        logits = torch.zeros(2, 49152, dtype=dtype)
+        sample(logits, settings, ids, ids)
+        likeliest(sample, logits, torch.zeros(2, 16, dtype=torch.int32))
 
     return launch
 
@@ -232,7 +243,8 @@ CASES: dict[str, Case] = {
     "fused": fused_case(),
     **{f"narrow-{tokens}": narrow_case(tokens) for tokens in (8, 16, 32, 64, 128, 256, 576)},
     "rows": rows_case(),
-    "trees": trees_case(),
+    **{f"trees-8b-{queries}": trees_case(32, 8, 128, queries) for queries in (1, 9, 17, 33, 64)},
+    **{f"trees-135m-{queries}": trees_case(9, 3, 64, queries) for queries in (1, 9, 17, 33, 64)},
     "sample": sample_case(BF16),
     "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),

@@ -26,7 +26,8 @@ CASES = (
     "narrow-64",
     "narrow-576",
     "rows",
-    "trees",
+    "trees-8b-64",
+    "trees-135m-9",
 )
 
 

@@ -9,7 +9,8 @@ import torch
 
 from glimpse.acceptance.exact import walk
 from glimpse.attention.plan import ancestors
-from glimpse.attention.triton.rows import Verdict, feed
+from glimpse.attention.triton.mixed import Want, feed_mixed
+from glimpse.attention.triton.rows import Verdict
 from glimpse.attention.triton.trees import branch, commit_tree, compact
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.pool import CacheShape, PagePool
@@ -37,6 +38,10 @@ class Batch:
             return torch.tensor(values, dtype=torch.int32, device=device)
 
         self.queries, self.trees = queries, [tree(size, seed) for seed, size in enumerate(sizes)]
+        self.count = sum(sizes) + 4 + 2
+        # Where each row's tokens begin; the idle one has none.
+        self.firsts = [0, 0, sizes[0] + 1, sizes[0] + sizes[2] + 2]
+        self.paths = torch.full((4, queries + 1), -7, dtype=torch.int32, device=device)
         self.tokens = torch.zeros(4, WIDTH, dtype=torch.int64, device=device)
         self.parents = torch.full((4, queries - 1), -1, dtype=torch.int32, device=device)
         for row, (tokens, parents) in enumerate(self.trees):
@@ -50,15 +55,25 @@ class Batch:
         self.verdict = Verdict(ints([7] * 4), torch.full((4, queries), -5, device=device), ints([7] * 4), ints([7] * 4))
 
     def feed(self, embedding):
-        return feed(
-            self.tokens, self.length, None, self.active, self.table, embedding, self.queries, PAGE, own=self.drafted
-        )
-
-    def commit(self, fed, picks, entropies):
-        return commit_tree(
-            self.tokens, fed, self.parents, picks, entropies, self.length, self.drafted, self.active, self.limit,
-            self.verdict,
+        want = torch.full((4,), int(Want.ADD), dtype=torch.int32, device=embedding.device)
+        return feed_mixed(
+            self.tokens, self.length, self.drafted, self.limit, self.active, want, self.table, embedding, self.count,
+            self.queries, PAGE,
         )  # fmt: skip
+
+    def commit(self, made, picks, entropies):
+        """`picks`, `entropies` [4, queries], of which each row's first ones are its own; returns the paths."""
+        commit_tree(
+            self.tokens, made.fed, made.ragged, self.parents, self.laid(picks), self.laid(entropies), self.length,
+            self.drafted, self.active, self.limit, self.verdict, self.paths, self.queries,
+        )  # fmt: skip
+        return self.paths
+
+    def laid(self, values):
+        """Row after row, as the tokens of the step lie."""
+        own = [values[row, : len(self.trees[row][0]) + 1] for row in (0, 2, 3)]
+        flat = torch.cat(own)
+        return torch.cat([flat, flat.new_zeros(self.count - len(flat))]).to(self.tokens.device)
 
 
 CASES = [((1, 2, 0, 3), 4), ((8, 3, 8, 5), 9), ((63, 1, 40, 17), 64)]
@@ -72,17 +87,18 @@ def embedding(device):
 @pytest.mark.parametrize(("sizes", "queries"), CASES)
 def test_a_node_sees_its_ancestors_and_stands_at_its_depth(device, embedding, sizes, queries):
     batch = Batch(device, sizes, queries)
-    fed = batch.feed(embedding)
-    before = fed.slots.clone()
-    seen = branch(fed, batch.parents)
-    positions = fed.positions.view(4, queries).cpu()
+    made = batch.feed(embedding)
+    fed, before = made.fed, made.fed.slots.clone()
+    seen = branch(fed, made.ragged, batch.parents, queries)
     for row, (_, parents) in enumerate(batch.trees):
+        if row == 1:
+            continue
         own = [[True] + [False] * len(parents)]
         own += [[True, *line] for line in ancestors(torch.tensor(parents, dtype=torch.int64)).tolist()]
         for query, line in enumerate(own):
             bits = int(seen[row, query])
             assert [bool((bits >> place) & 1) for place in range(len(own))] == line
-            assert int(positions[row, query]) == LENGTHS[row] - 1 + sum(line) - 1
+            assert int(fed.positions[batch.firsts[row] + query]) == LENGTHS[row] - 1 + sum(line) - 1
     assert torch.equal(fed.slots, before)
 
 
@@ -100,8 +116,8 @@ def picks_for(batch, right):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_path_that_agrees_is_committed(device, embedding, sizes, queries, seed):
     batch = Batch(device, sizes, queries)
-    fed, picks = batch.feed(embedding), picks_for(batch, seed)
-    paths = batch.commit(fed, picks.flatten().to(device), torch.zeros(4 * queries, device=device))
+    made, picks = batch.feed(embedding), picks_for(batch, seed)
+    paths = batch.commit(made, picks, torch.zeros(4, queries))
     for row, (tokens, parents) in enumerate(batch.trees):
         own, alive = picks[row].tolist(), row != 1
         path = [0, *(node + 1 for node in walk(tokens, parents, own))]
@@ -120,13 +136,13 @@ def test_the_path_that_agrees_is_committed(device, embedding, sizes, queries, se
 
 def test_only_logits_on_the_path_have_to_be_finite(device, embedding):
     batch = Batch(device, (8, 3, 8, 5), 9)
-    fed, picks = batch.feed(embedding), picks_for(batch, 0)
+    made, picks = batch.feed(embedding), picks_for(batch, 0)
     entropies = torch.full((4, 9), torch.nan)
     for row in (0, 3):
         tokens, parents = batch.trees[row]
         entropies[row, [0, *(node + 1 for node in walk(tokens, parents, picks[row].tolist()))]] = 1.0
     entropies[3, 0] = torch.inf
-    batch.commit(fed, picks.flatten().to(device), entropies.flatten().to(device))
+    batch.commit(made, picks, entropies)
     assert batch.verdict.broken.tolist() == [0, 0, 1, 1]
     assert [count > 0 for count in batch.verdict.counts.tolist()] == [True, False, False, False]
     assert batch.length.tolist()[1:] == list(LENGTHS[1:])

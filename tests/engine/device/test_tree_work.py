@@ -8,9 +8,13 @@ import pytest
 import torch
 
 from engine.device.batches import BUDGET, WIDTH, begins
+from glimpse.attention.triton.likely import likeliest
+from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.engine.device.batch import DeviceBatch, Limits
 from glimpse.engine.device.rounds import RoundSettings
+from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.device.tree_work import TreeWork
+from glimpse.engine.successors import likeliest as right_ones
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
@@ -57,13 +61,13 @@ def tree(draw, right, nodes):
     return made
 
 
-def put(batch, work, trees):
-    rows = batch.rows
+def put(state, trees):
+    """Hands trees to the device."""
+    tokens, parents = torch.zeros(2, len(trees), QUERIES - 1, dtype=torch.int64)
     for row, nodes in enumerate(trees):
-        begin = int(rows.length[row])
         for node, (token, parent) in enumerate(nodes):
-            rows.tokens[row, begin + node], work.parents[row, node] = token, parent
-        rows.drafted[row] = len(nodes)
+            tokens[row, node], parents[row, node] = token, parent
+    state.put(tokens, parents, torch.tensor([len(nodes) for nodes in trees]))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -74,19 +78,59 @@ def test_the_text_is_the_engines(llm, batch, temperature):
     draw, counts = random.Random(3), []
     with torch.inference_mode():
         batch.resample([resolve(own) for own in params])
-        work = TreeWork(rounds._core, 2, QUERIES)
+        state = TreeState(batch.rows, successors=True)
         for sizes in ((4, 3), (4, 0), (2, 2)):
             done = [len(written) for written in batch.written()]
             rest = [own[have:] for own, have in zip(right, done, strict=True)]
-            put(batch, work, [tree(draw, own, size) for own, size in zip(rest, sizes, strict=True)])
-            work.verify()
+            trees = [tree(draw, own, size) for own, size in zip(rest, sizes, strict=True)]
+            put(state, trees)
+            tokens = sum(sizes) + 2
+            TreeWork(rounds._core, state, 2, tokens + 1, max(sizes) + 1).verify()
+            state.send(tokens)
             counts.append(batch.rows.counts.tolist())
+            for row, (nodes, own) in enumerate(zip(trees, rest, strict=True)):
+                path = state.path(row, counts[-1][row] - 1)
+                assert [nodes[node][0] for node in path] == own[: len(path)]
     written = batch.written()
     assert all(begins(own, other) for own, other in zip(right, written, strict=True))
     assert max(map(max, counts[:2])) > 2, "a path should have moved before the last round"
 
 
-@pytest.mark.parametrize("queries", [1, QUERIES + 1, 65])
+def test_the_successors_come_back_token_by_token(llm, batch):
+    """What the target thinks after the last committed token of a row, and after a node, is what the next one is."""
+    right = [list(output.token_ids) for output in llm.generate(batch.prompts, params_of(0.0))]
+    with torch.inference_mode():
+        batch.resample([resolve(own) for own in params_of(0.0)])
+        state = TreeState(batch.rows, successors=True)
+        put(state, [[(right[0][0], -1)], [(200, -1), (right[1][0], -1)]])
+        TreeWork(batch.rounds._core, state, 2, 8, 3).verify()
+        state.send(5)
+    ids, chances = state.successors(5)
+    assert ids[[0, 1, 2, 4], 0].tolist() == [*right[0][:2], *right[1][:2]]
+    assert (chances.diff(dim=1) <= 0).all()
+    assert (chances.sum(1) <= 1).all()
+
+
+@pytest.mark.parametrize(("columns", "vocab"), [(300, 300), (320, 297), (5, 5)])
+def test_the_likeliest_are_those_of_all_logits(columns, vocab):
+    """Also where the head has more columns than there are tokens; logits that are not finite have no successors."""
+    logits = torch.randn(3, columns, generator=torch.Generator().manual_seed(1)) * 4
+    logits[2, 1] = torch.nan
+    sample = Sample(3, vocab, "cpu")
+    ones = torch.ones(3, dtype=torch.float64)
+    settings = RowSettings(ones, torch.ones(3, dtype=torch.int64), ones, torch.full_like(ones, -torch.inf))
+    sample(logits, settings, torch.arange(3), torch.arange(3))
+    out = torch.full((3, 16), -1, dtype=torch.int32)
+    likeliest(sample, logits, out)
+    right, wanted = right_ones(logits[:, :vocab])
+    count = right.shape[1]
+    assert out[:2, :count].tolist() == right[:2].tolist()
+    chances = out[:, 8:].contiguous().view(torch.float32)
+    torch.testing.assert_close(chances[:, :count], wanted)
+    assert not chances[:, count:].any()
+
+
+@pytest.mark.parametrize("queries", [0, QUERIES + 1, 65])
 def test_trees_that_have_no_room_are_refused(batch, queries):
-    with pytest.raises(ArgumentError, match=f"trees of {queries - 1} nodes; these rows take from 1 to 4"):
-        TreeWork(batch.rounds._core, 2, queries)
+    with pytest.raises(ArgumentError, match=f"trees of {queries - 1} nodes; these rows take at most 4"):
+        TreeWork(batch.rounds._core, TreeState(batch.rows, successors=False), 2, 8, queries)

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.rows import Fed, Verdict
 from glimpse.attention.triton.sizes import padded
 
@@ -29,6 +30,7 @@ def _at(values: tl.tensor, places: tl.tensor, place: tl.tensor) -> tl.tensor:
 def _branch_kernel(
     parents: tl.tensor,
     counts: tl.tensor,
+    firsts: tl.tensor,
     positions: tl.tensor,
     seen: tl.tensor,
     parents_stride: tl.tensor,
@@ -38,6 +40,7 @@ def _branch_kernel(
     row = tl.program_id(0)
     place = tl.arange(0, PAD)
     count = tl.load(counts + row)
+    positions += tl.load(firsts + row)
     inside = place < count
     above = tl.load(parents + row * parents_stride + place - 1, mask=inside & (place > 0), other=-1) + 1
     bits, depth = tl.full((PAD,), 1, tl.int64) << place.to(tl.int64), tl.zeros((PAD,), tl.int32)
@@ -45,27 +48,28 @@ def _branch_kernel(
         parent = _at(above, place, query)
         bits = tl.where(place == query, bits | _at(bits, place, parent), bits)
         depth = tl.where(place == query, _at(depth, place, parent) + 1, depth)
-    first = tl.load(positions + row * QUERIES)
-    tl.store(positions + row * QUERIES + place, first + depth, mask=inside & (place > 0))
+    root = tl.load(positions, mask=count > 0, other=0)
+    tl.store(positions + place, root + depth, mask=inside & (place > 0))
     tl.store(seen + row * QUERIES + place, bits, mask=place < QUERIES)
 
 
-def branch(fed: Fed, parents: Tensor) -> Tensor:
-    """[B, n] int64: a bit for each of the row's own queries that each of them sees, itself and its ancestors.
+def branch(fed: Fed, ragged: Ragged, parents: Tensor, queries: int) -> Tensor:
+    """[B, queries] int64: a bit for each of the row's own queries that each of them sees, itself and its ancestors.
 
-    `parents` [B, n - 1] int32: each node's parent among the row's nodes (-1: the last committed token), parents first.
-    The nodes' `fed.positions` become those of their depths. `fed` was made with `own`.
+    `parents` [B, n] int32, n >= queries - 1: each node's parent among the row's nodes (-1: the last committed token),
+    parents first. The nodes' `fed.positions` become those of their depths. A row's tokens are where `ragged` says, at
+    most `queries` of them, as many as `fed.counts` says.
     """
-    rows, queries = parents.shape[0], parents.shape[1] + 1
+    rows = parents.shape[0]
     seen = torch.empty(rows, queries, dtype=torch.int64, device=parents.device)
     _branch_kernel[(rows,)](
-        parents, fed.counts, fed.positions, seen, parents.stride(0), QUERIES=queries, PAD=padded(queries, 2),
-        num_warps=1,
+        parents, fed.counts, ragged.firsts, fed.positions, seen, parents.stride(0), QUERIES=queries,
+        PAD=padded(queries, 2), num_warps=1,
     )  # fmt: skip
     return seen
 
 
-@triton.jit(do_not_specialize=["tokens_stride", "committed_stride", "parents_stride"])
+@triton.jit(do_not_specialize=["tokens_stride", "committed_stride", "parents_stride", "paths_stride"])
 def _commit_kernel(
     tokens: tl.tensor,
     ids: tl.tensor,
@@ -73,6 +77,7 @@ def _commit_kernel(
     picks: tl.tensor,
     entropies: tl.tensor,
     own: tl.tensor,
+    firsts: tl.tensor,
     length: tl.tensor,
     drafted: tl.tensor,
     active: tl.tensor,
@@ -85,16 +90,18 @@ def _commit_kernel(
     tokens_stride: tl.tensor,
     committed_stride: tl.tensor,
     parents_stride: tl.tensor,
+    paths_stride: tl.tensor,
     QUERIES: tl.constexpr,
     PAD: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
     place = tl.arange(0, PAD)
-    alive, old, fed = tl.load(active + row), tl.load(length + row), tl.load(own + row)
+    old, fed, first = tl.load(length + row), tl.load(own + row), tl.load(firsts + row)
+    alive = tl.load(active + row) * (fed > 0).to(tl.int32)
     node = (place > 0) & (place < fed)
     above = tl.load(parents + row * parents_stride + place - 1, mask=node, other=-1) + 1
-    drafts = tl.load(ids + row * QUERIES + place, mask=node, other=-2)
-    chosen = tl.load(picks + row * QUERIES + place, mask=place < fed, other=-1)
+    drafts = tl.load(ids + first + place, mask=node, other=-2)
+    chosen = tl.load(picks + first + place, mask=place < fed, other=-1)
     # Parents come first, so one pass finds the whole path.
     path = tl.zeros((PAD,), tl.int32)
     at, count = alive * 0, alive * 0 + 1
@@ -107,42 +114,41 @@ def _commit_kernel(
     count *= alive
     kept = place < count
     # Logits that are not finite have such an entropy. Behind a rejected token plain decoding would not have met them.
-    entropy = tl.load(entropies + row * QUERIES + path, mask=kept, other=0.0)
+    entropy = tl.load(entropies + first + path, mask=kept, other=0.0)
     sound = tl.min((entropy - entropy == 0).to(tl.int32), 0)
     count *= sound
     kept = place < count
-    pick = tl.load(picks + row * QUERIES + path, mask=kept, other=-1)
+    pick = tl.load(picks + first + path, mask=kept, other=-1)
     tl.store(tokens + row.to(tl.int64) * tokens_stride + old + place, pick, mask=kept & (old + place < tokens_stride))
     tl.store(committed + row * committed_stride + place, pick, mask=kept)
-    tl.store(paths + row * QUERIES + place, path, mask=place < QUERIES)
+    tl.store(paths + row * paths_stride + place, path, mask=place < QUERIES)
     tl.store(broken + row, 1 - sound)
     tl.store(judged + row, (fed - 1) * alive)
     tl.store(counts + row, count)
     tl.store(length + row, old + count)
     tl.store(drafted + row, 0)
-    tl.store(active + row, alive * (old + count < tl.load(limit + row)).to(tl.int32))
+    tl.store(active + row, tl.load(active + row) * (old + count < tl.load(limit + row)).to(tl.int32))
 
 
 def commit_tree(
-    tokens: Tensor, fed: Fed, parents: Tensor, picks: Tensor, entropies: Tensor, length: Tensor, drafted: Tensor,
-    active: Tensor, limit: Tensor, verdict: Verdict,
-) -> Tensor:  # fmt: skip
+    tokens: Tensor, fed: Fed, ragged: Ragged, parents: Tensor, picks: Tensor, entropies: Tensor, length: Tensor,
+    drafted: Tensor, active: Tensor, limit: Tensor, verdict: Verdict, paths: Tensor, queries: int,
+) -> None:  # fmt: skip
     """Keeps the picks on the path that agrees with them, the last one being the target's own, and moves the rows on.
 
-    As `rows.commit`, for trees: `picks` and `entropies` are [B * n], `parents` as for `branch`. Returns the path
-    [B, n] int32: the query whose pick each committed token is (0: the last committed token's, which comes first).
+    As `rows.commit`, for trees: `picks` and `entropies` are [N], `ragged`, `parents` and `queries` as for `branch`.
+    Writes the path to `paths` [B, queries or more] int32: the query whose pick each committed token is (0: the last
+    committed token's, which comes first).
     """
-    rows, queries = parents.shape[0], parents.shape[1] + 1
-    paths = torch.empty(rows, queries, dtype=torch.int32, device=parents.device)
-    _commit_kernel[(rows,)](
-        tokens, fed.ids, parents, picks, entropies, fed.counts, length, drafted, active, limit, verdict.counts,
-        verdict.committed, verdict.judged, verdict.broken, paths, tokens.stride(0), verdict.committed.stride(0),
-        parents.stride(0), QUERIES=queries, PAD=padded(queries, 2), num_warps=1,
+    _commit_kernel[(parents.shape[0],)](
+        tokens, fed.ids, parents, picks, entropies, fed.counts, ragged.firsts, length, drafted, active, limit,
+        verdict.counts, verdict.committed, verdict.judged, verdict.broken, paths, tokens.stride(0),
+        verdict.committed.stride(0), parents.stride(0), paths.stride(0), QUERIES=queries, PAD=padded(queries, 2),
+        num_warps=1,
     )  # fmt: skip
-    return paths
 
 
-@triton.jit(do_not_specialize=["table_stride"])
+@triton.jit(do_not_specialize=["table_stride", "paths_stride"])
 def _compact_kernel(
     keys: tl.tensor,
     values: tl.tensor,
@@ -152,7 +158,7 @@ def _compact_kernel(
     length: tl.tensor,
     head_stride: tl.tensor,
     table_stride: tl.tensor,
-    QUERIES: tl.constexpr,
+    paths_stride: tl.tensor,
     PAGE: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PAD: tl.constexpr,
@@ -164,7 +170,7 @@ def _compact_kernel(
     table += row * table_stride
     # In ascending order nothing is written over before it was read: a node's place on the path is not behind its own.
     for place in range(1, count):
-        node = tl.load(paths + row * QUERIES + place)
+        node = tl.load(paths + row * paths_stride + place)
         source, target = first + node, first + place
         old = tl.load(table + source // PAGE).to(tl.int64) * PAGE + source % PAGE
         new = tl.load(table + target // PAGE).to(tl.int64) * PAGE + target % PAGE
@@ -184,6 +190,6 @@ def compact(
     """
     layers, heads, _, dim = keys.shape
     _compact_kernel[(counts.shape[0], layers * heads)](
-        keys, values, table, paths, counts, length, keys.stride(1), table.stride(0), QUERIES=paths.shape[1],
+        keys, values, table, paths, counts, length, keys.stride(1), table.stride(0), paths.stride(0),
         PAGE=page_size, DIM=dim, DIM_PAD=padded(dim, 16), num_warps=1,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from glimpse.engine.device.eligible import LONGEST, why_not_engine, why_not_requ
 from glimpse.engine.device.engine import DeviceEngine
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.face import EngineFace
 from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
@@ -47,9 +48,15 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
 
 
 def _core(parts: Parts, *, bitwise: bool) -> Core:
+    """Raises ArgumentError for trees where bits count."""
+    if bitwise and parts.drafter.gives_tree:
+        # A node is summed up with its siblings' places between it and its ancestors.
+        raise ArgumentError(
+            f"exact 'bitwise' takes chains, and drafter {parts.drafter.name!r} gives trees; use lookup, sparse or none"
+        )
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
-    most = max(1, min(parts.pacer.most, LONGEST))
+    most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST))
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
     if parts.drafter.needs_forward:
@@ -57,4 +64,7 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
         recall = DeviceRecall.empty(
             spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device
         )  # fmt: skip
-    return Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
+    core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
+    if parts.drafter.gives_tree:
+        core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
+    return core

@@ -12,6 +12,7 @@ from glimpse.cache.pool import PagePool
 from glimpse.engine.device.forward import FusedForward
 from glimpse.engine.device.settings import Learn, RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
+from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.device.window import ExactWindow
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import Decoder
@@ -52,6 +53,8 @@ class Core:
             )  # fmt: skip
         decays = torch.tensor([0.0, 0.0 if settings.window else settings.decay, 0.0], device=device)
         self._decays = decays[:, None].repeat(1, rows.size)
+        self.trees: TreeState | None = None
+        """Where the rows verify draft trees."""
         self.want = torch.zeros(rows.size, dtype=torch.int32, device=device)
         """What each row does in a mixed step (`Want`)."""
 

@@ -38,8 +38,6 @@ def why_not_engine(parts: Parts) -> str | None:
         return "a refresh layer"
     if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
         return f"drafter {drafter.name!r} feeds forwards of its own"
-    if drafter.gives_tree:
-        return f"drafter {drafter.name!r} gives trees"
     if drafter.importance and not drafter.needs_forward:
         return f"drafter {drafter.name!r} wants attention weights"
     if parts.pacer.foretells and drafter.drafts and most > LONGEST:

@@ -11,15 +11,18 @@ from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
-from glimpse.engine.device.host_drafts import HostDrafts
+from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
 from glimpse.engine.device.own_pace import Mixture, OwnPace
 from glimpse.engine.device.pace import Move, Pace
+from glimpse.engine.device.prompt_topk import prompt_topk
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import Steps
+from glimpse.engine.device.tree_launch import TreeMove
+from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -52,7 +55,7 @@ class DeviceEngine:
         """What was read between steps."""
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
-        self._reader = Reader(core, parts.rows, self._seats)
+        self._reader = Reader(core, parts.rows, self._seats, prompt_topk(parts))
         known = parts.pacer.foretells
         self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
@@ -62,8 +65,9 @@ class DeviceEngine:
         else:
             self._pace = Pace(parts.pacer, core.rows.most, drafts=core.drafts)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward
-        self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits)
-        self._host_drafts = HostDrafts(parts, core.rows) if waits else None
+        trees = TreeReader(core.trees, parts.rows) if core.trees else None
+        self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees)
+        self._host_drafts = host_drafts(parts, core) if waits else None
 
     @property
     def options(self) -> EngineOptions:
@@ -183,16 +187,19 @@ class DeviceEngine:
         self.steps += 1
         return True
 
-    def _launch(self, move: Move | Mixture, view: RowView) -> Launched:
+    def _launch(self, move: Move | Mixture | TreeMove, view: RowView) -> Launched:
         given = self._steps.launch(move, view)
         letter, arrived = self._mail.send()
         return Launched(
-            tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived
+            tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
+            given.trees,
         )  # fmt: skip
 
     def _land(self, ahead: int) -> list[Progress]:
         """What all steps but the last `ahead` have brought."""
         progress = self._read_letters(ahead)
+        if self._host_drafts:
+            self._host_drafts.landed()
         self._retire_finished()
         for made in progress:
             if made.request.hear:

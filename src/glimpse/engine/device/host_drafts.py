@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.state import DeviceRows
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import PhasePlanner
+
+if TYPE_CHECKING:
+    from glimpse.engine.device.host_trees import HostTrees
 
 
 class HostDrafts:
@@ -33,6 +39,9 @@ class HostDrafts:
             self._put(slots, drafted, most)
         return Move(0, verifies=True, drafted=most)
 
+    def landed(self) -> None:
+        """What was launched has been read: nothing was lent to it."""
+
     def _put(self, slots: list[int], drafted: torch.Tensor, most: int) -> None:
         host, device, count = self._parts.rows, self._rows, len(slots)
         begins = host.committed_len[slots].numpy()
@@ -42,3 +51,12 @@ class HostDrafts:
         where = device.tokens.device
         device.tokens[:count].scatter_(1, upload(torch.from_numpy(places), where), upload(tokens, where))
         device.drafted[:count] = upload(drafted.to(torch.int32), where)
+
+
+def host_drafts(parts: Parts, core: Core) -> HostDrafts | HostTrees:
+    """What makes the drafts of these parts: trees where the rows have room for them."""
+    if core.trees is None:
+        return HostDrafts(parts, core.rows)
+    from glimpse.engine.device.host_trees import HostTrees  # imports numba
+
+    return HostTrees(parts, core, core.trees)

@@ -14,7 +14,9 @@ from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.mixed import Mixed
 from glimpse.engine.device.settings import Learn
+from glimpse.engine.device.tree_launch import TreeLauncher, TreeMove
 from glimpse.engine.device.work import Work
+from glimpse.errors import GlimpseError
 
 STEPS = 16
 """Draft steps in one graph, at most."""
@@ -31,6 +33,7 @@ class Launcher:
         """`exact`: drafts have few lengths, so that each is worth a graph of its own."""
         self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
+        self._trees = TreeLauncher(core, core.trees) if core.trees else None
         self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: Work(core, *key), self._drop)
         self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
@@ -58,6 +61,12 @@ class Launcher:
         key = ("mixed", self._bucket(len(wants)), self.tokens(wants, pending), self._width(widest))
         asked = {"drafts": Want.DRAFT in wants, "learns": max(wants) >= Want.ADD}
         return self.graphs.run((*key, *asked.values()), partial(self._mixed.get(key).run, **asked))
+
+    def trees(self, move: TreeMove) -> Ran:
+        """Verifies the rows' trees. Raises GlimpseError where the rows have none."""
+        if self._trees is None:
+            raise GlimpseError("these rows verify chains only")
+        return self._trees.run(move, self.graphs)
 
     def tokens(self, wants: Sequence[Want], pending: Sequence[int]) -> int:
         """The tokens of a mixed step that is launched for such rows."""

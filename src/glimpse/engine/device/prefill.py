@@ -43,11 +43,12 @@ def read(
     tokens: Tensor,
     start: int,
     scores: Scores | None = None,
-) -> None:
+) -> Tensor:
     """Reads `tokens` [n] int64 into the positions from `start` on, over what stands before.
 
     `extents` are the (first slot, count) of the pool's runs that hold positions 0 up to start + n. Leaves the
-    importance that the last tokens give to all positions in `scores`.
+    importance that the last tokens give to all positions in `scores`. Returns the hidden states [n, hidden] after the
+    final norm.
     """
     stop, device = start + len(tokens), tokens.device
     slots = upload(torch.cat([torch.arange(first, first + count) for first, count in extents]), device)
@@ -68,7 +69,7 @@ def read(
         )
         return mixed[0].transpose(0, 1)
 
-    forward(forward.embed(tokens), positions, slots[start:], mix)
+    return forward(forward.embed(tokens), positions, slots[start:], mix)
 
 
 def weigh(q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor) -> None:

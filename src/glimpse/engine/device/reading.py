@@ -9,14 +9,16 @@ from glimpse.engine.device.bitwise import PART, BitwiseReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
+from glimpse.engine.device.prompt_topk import PromptTopK
 from glimpse.engine.device.seats import Seat, Seats
 
 
 class Reader:
     """Reads prompts in the order they came, with what was written before if anything; then they take their seats."""
 
-    def __init__(self, core: Core, rows: Rows, seats: Seats) -> None:
-        self._core, self._rows, self._seats = core, rows, seats
+    def __init__(self, core: Core, rows: Rows, seats: Seats, topk: PromptTopK | None = None) -> None:
+        """`topk`: where the drafter wants the successors of prompts."""
+        self._core, self._rows, self._seats, self._topk = core, rows, seats, topk
         self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
         self._most = CHUNK if self._bitwise is None else PART
         self.queue: deque[Seat] = deque()
@@ -37,11 +39,14 @@ class Reader:
         core, length, count = self._core, seat.request.length, self._next()
         start = int(self._rows.verified_len[seat.slot])
         stop, last = start + count, start + count == length
-        tokens = upload(self._rows.tokens[seat.slot, start:stop], core.decoder.device)
+        text = self._rows.tokens[seat.slot, start:stop]
+        tokens = upload(text, core.decoder.device)
         scores = self._scores() if last and core.drafts else None
         self._throttle()
         if self._bitwise is None:
-            read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
+            hidden = read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
+            if self._topk:
+                self._topk.tell(seat.slot, text, hidden)
         else:
             self._bitwise.read(seat.sequence, tokens, start, scores)
         # The first decoding step reads the last token again.

@@ -9,6 +9,8 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.mail import Letter, Mark
 from glimpse.engine.device.seats import Seat
+from glimpse.engine.device.tree_launch import TreeMove
+from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress
 from glimpse.engine.settle import keep_tokens
@@ -39,6 +41,8 @@ class Launched:
     timed: tuple[Timed, ...]
     letter: Letter
     arrived: Mark
+    trees: TreeMove | None = None
+    """The trees that were verified."""
 
 
 class Mirror:
@@ -71,10 +75,10 @@ class Mirror:
 class DeviceSettler:
     """Turns reports into output."""
 
-    def __init__(self, parts: Parts, *, drafts: bool, waits: bool) -> None:
+    def __init__(self, parts: Parts, *, drafts: bool, waits: bool, trees: TreeReader | None = None) -> None:
         """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step; `waits`: it waits for
-        the host's drafts."""
-        self._parts, self._drafts, self._waits = parts, drafts, waits
+        the host's drafts; `trees`: where these are trees."""
+        self._parts, self._drafts, self._waits, self._trees = parts, drafts, waits, trees
         self._mirror = Mirror(parts.rows)
         self.doubtful = False
         """Whether the last report had a row whose draft may have made its logits not finite."""
@@ -82,6 +86,8 @@ class DeviceSettler:
     def settle(self, launched: Launched) -> list[Progress]:
         """What a step has brought; waits for it."""
         launched.arrived.wait()
+        if self._trees and launched.trees:
+            self._trees.arrived(launched.trees)
         self._count(launched)
         if self._drafts:
             self._mirror.note_drafts(launched)
@@ -91,7 +97,7 @@ class DeviceSettler:
         if launched.verifies:
             for row, seat in enumerate(launched.seats):
                 if not seat.request.finished:
-                    progress += self._commit(launched.letter, row, seat, outcomes)
+                    progress += self._commit(launched, row, seat, outcomes)
             self._learn(outcomes)
         return progress
 
@@ -110,16 +116,19 @@ class DeviceSettler:
             for timed in launched.timed:
                 self._parts.costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
 
-    def _commit(self, letter: Letter, row: int, seat: Seat, outcomes: list[Outcome]) -> list[Progress]:
-        request, drafted, count = seat.request, int(letter.judged[row]), int(letter.counts[row])
+    def _commit(self, launched: Launched, row: int, seat: Seat, outcomes: list[Outcome]) -> list[Progress]:
+        request, letter, trees = seat.request, launched.letter, self._trees
+        drafted, count = int(letter.judged[row]), int(letter.counts[row])
         if letter.broken[row]:
             return self._give_up(seat, drafted)
         if not count:
             return []
         if self._drafts:
             request.speculation.draft_steps += drafted
-        commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1)
-        outcomes.append(Outcome(seat.slot, drafted, accepted, list(commit.token_ids)))
+        depth = launched.trees.depths[row] if launched.trees else None
+        commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1, depth)
+        outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
+        outcomes.append(trees.outcome(row, outcome) if trees else outcome)
         return [Progress(request, commit, accepted)]
 
     def _give_up(self, seat: Seat, drafted: int) -> list[Progress]:

@@ -15,6 +15,7 @@ from glimpse.engine.device.mail import Mark
 from glimpse.engine.device.own_pace import Mixture
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.settle import Timed
+from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.pacing.costs import StepLoad
 
 
@@ -26,6 +27,7 @@ class Given:
     verifies: bool
     steps: int
     timed: tuple[Timed, ...]
+    trees: TreeMove | None = None
 
 
 class Steps:
@@ -34,8 +36,10 @@ class Steps:
     def __init__(self, launcher: Launcher, budget: RecallBudget, device: torch.device) -> None:
         self._launcher, self._budget, self._device = launcher, budget, device
 
-    def launch(self, move: Move | Mixture, view: RowView) -> Given:
+    def launch(self, move: Move | Mixture | TreeMove, view: RowView) -> Given:
         """One step of these rows, or a round."""
+        if isinstance(move, TreeMove):
+            return self._trees(move, view)
         return self._mixed(move, view) if isinstance(move, Mixture) else self._alike(move, view)
 
     def _alike(self, move: Move, view: RowView) -> Given:
@@ -56,6 +60,12 @@ class Steps:
         ran = self._launcher.mixed(mixture.wants, mixture.drafted)
         timed = Timed(begun, Mark(self._device), self._mixed_load(mixture, _lengths(view)), 1)
         return Given(ran, True, 1, (timed,))
+
+    def _trees(self, move: TreeMove, view: RowView) -> Given:
+        begun = Mark(self._device)
+        ran = self._launcher.trees(move)
+        timed = Timed(begun, Mark(self._device), _tree_load(move, _lengths(view)), 1)
+        return Given(ran, True, 1, (timed,), move)
 
     def _draft_load(self, lengths: list[int]) -> StepLoad:
         return StepLoad(draft_tokens=len(lengths), draft_kv=sum(map(self._budget.positions, lengths)))
@@ -86,3 +96,11 @@ class Steps:
 
 def _lengths(view: RowView) -> list[int]:
     return view.column(view.rows.committed_len)
+
+
+def _tree_load(move: TreeMove, lengths: list[int]) -> StepLoad:
+    return StepLoad(
+        full_tokens=move.loaded,
+        full_kv=sum(lengths) + sum(move.drafted),
+        pairs=sum((drafted + 1) * length for drafted, length in zip(move.drafted, lengths, strict=True)),
+    )

@@ -1,0 +1,72 @@
+"""Draft trees between host and device: what the rows are to verify, and what the host reads of it beside the report."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glimpse.attention.triton.likely import LIKELY
+from glimpse.engine.device.state import DeviceRows
+
+
+class TreeState:
+    """Buffers of B rows with trees of at most `most` nodes; nothing may be in flight when they are written anew.
+
+    One copy brings the trees there, one brings the paths and the successors back.
+    """
+
+    def __init__(self, rows: DeviceRows, *, successors: bool) -> None:
+        """`successors`: whether the target's likeliest next tokens after every node are wanted."""
+        size, most, device = rows.size, rows.most, rows.tokens.device
+        self.recycles = successors
+        tokens = size * (most + 1) if successors else 0
+        numbers = size * (most + 1) + tokens * 2 * LIKELY
+        pinned = device.type == "cuda"
+        self._put = torch.zeros(size, 2 * most + 1, dtype=torch.int32, device=device)
+        self._put_host = torch.zeros(self._put.shape, dtype=torch.int32, pin_memory=pinned)
+        self._block = torch.zeros(numbers, dtype=torch.int32, device=device)
+        self._block_host = torch.zeros(numbers, dtype=torch.int32, pin_memory=pinned)
+        self._size, self._most = size, most
+        self._places = torch.arange(most, device=device)
+        self._paths_host, self._successors_host = self._parts(self._block_host)
+        self.paths, self.likely = self._parts(self._block)
+        """[B, most + 1] int32: the query whose pick each committed token is; query i of a row is its node i - 1.
+        [tokens, 16] int32: see `glimpse.attention.triton.likely`."""
+
+    @property
+    def parents(self) -> Tensor:
+        """[B, most] int32: each node's parent among its row's nodes, parents first; -1: the last committed token."""
+        return self._put[:, self._most : 2 * self._most]
+
+    def put(self, tokens: Tensor, parents: Tensor, counts: Tensor) -> None:
+        """Sends trees to the device: `tokens` and `parents` [R, most], of which `counts` [R] are meant."""
+        host, most, rows = self._put_host, self._most, len(counts)
+        host[:rows, :most], host[:rows, most : 2 * most], host[:rows, -1] = tokens, parents, counts
+        self._put[:rows].copy_(host[:rows], non_blocking=True)
+
+    def plant(self, rows: DeviceRows) -> None:
+        """Device code: the first rows' trees behind their texts, their sizes into `drafted`."""
+        own = self._put[: rows.size]
+        # Behind a row's own nodes stands what nobody will read.
+        places = (rows.length.long()[:, None] + self._places).clamp_max(rows.tokens.shape[1] - 1)
+        rows.tokens.scatter_(1, places, own[:, : self._most].long())
+        rows.drafted.copy_(own[:, -1])
+
+    def send(self, tokens: int) -> None:
+        """Sends what a step of `tokens` tokens left to the host; to be read once a letter sent later has arrived."""
+        used = self.paths.numel() + (tokens * 2 * LIKELY if self.recycles else 0)
+        self._block_host[:used].copy_(self._block[:used], non_blocking=True)
+
+    def path(self, row: int, accepted: int) -> list[int]:
+        """The accepted nodes of a row, of the step that was sent last."""
+        queries: list[int] = self._paths_host[row, 1 : accepted + 1].tolist()
+        return [query - 1 for query in queries]
+
+    def successors(self, tokens: int) -> tuple[Tensor, Tensor]:
+        """Ids [tokens, 8] int64 and probabilities [tokens, 8] float32 after each of the step's tokens."""
+        own = self._successors_host[:tokens]
+        return own[:, :LIKELY].long(), own[:, LIKELY:].contiguous().view(torch.float32)
+
+    def _parts(self, block: Tensor) -> tuple[Tensor, Tensor]:
+        count = self._size * (self._most + 1)
+        return block[:count].view(self._size, -1), block[count:].view(-1, 2 * LIKELY)

@@ -1,0 +1,266 @@
+"""Trees on the device write what the eager engine writes plainly, whoever drafts, joins, leaves or runs beside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.doubles import RandomPacer, with_parts
+from tests.trees import Spine, Trees
+
+from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
+from glimpse.cache.rows import Rows
+from glimpse.drafting.racer.drafter import RacerDrafter
+from glimpse.engine.build import make_parts
+from glimpse.engine.device.build import device_engine
+from glimpse.engine.options import EngineOptions
+from glimpse.errors import ArgumentError
+from glimpse.llm import LLM
+from glimpse.pacing.pacer import Action, Decisions
+from glimpse.sampling.params import SamplingParams
+
+ENGINES = {
+    "racer": {"drafter": "racer", "pacer": "fixed", "draft_tokens": 5},
+    "suffix": {"drafter": "suffix", "pacer": "fixed", "draft_tokens": 4},
+    "racer+suffix": {"drafter": "racer+suffix", "pacer": "marginal", "draft_tokens": 6},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("trees"), num_attention_heads=2, num_key_value_heads=1)
+
+
+@pytest.fixture(scope="module")
+def llm(folder):
+    return LLM(folder, drafter="none", pacer="fixed", max_batch_size=2, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def few_processors(monkeypatch):
+    """So that the interpreter has few programs to run."""
+    for module in ("attention", "recalled"):
+        monkeypatch.setattr(f"glimpse.attention.triton.{module}.processors", lambda device: 4)
+
+
+@pytest.fixture(autouse=True)
+def no_page_lost(llm):
+    free = llm.loaded.pool.free_pages
+    yield
+    assert (llm.loaded.pool.free_pages, llm.loaded.pool.promised) == (free, 0)
+
+
+def with_trees(llm, drafting, pacing=None, **options):
+    """On the device, with a drafter object and rows for its trees."""
+    other = llm.variant(**{"drafter": "suffix", "pacer": "fixed", "draft_tokens": 8} | options)
+    parts = make_parts(llm.loaded, other.options)
+    most = max(parts.rows.max_draft, drafting.budget)
+    rows = Rows(parts.rows.capacity, parts.rows.width + most, most)
+    parts = replace(parts, rows=rows, drafter=drafting, pacer=pacing or parts.pacer)
+    other._engine = device_engine(parts, other.options)
+    return other
+
+
+def texts(llm, prompts, params):
+    """What plain decoding writes: (prompt, output) of each, as doubles want them."""
+    return [(prompt, ids) for prompt, ids in zip(prompts, ids_of(llm.generate(prompts, params)), strict=True)]
+
+
+def sampled(*tokens):
+    return [
+        SamplingParams(max_tokens=most, temperature=0.8, top_k=40, seed=seed, ignore_eos=True)
+        for seed, most in enumerate(tokens)
+    ]
+
+
+def said(outputs):
+    return [(out.token_ids, out.text, out.finish_reason, out.stop_reason) for out in outputs]
+
+
+def four_likeliest(gains, prices, rows, seconds):
+    return [np.argsort(-own, kind="stable")[:4] for own in gains]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_text_is_plain_decodings(llm, name, monkeypatch):
+    """Three requests over two rows, greedy and sampled: the first to end leaves its row to the last.
+
+    Of `marginal`, the four likeliest nodes pay, whatever they take here.
+    """
+    monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
+    monkeypatch.setattr("glimpse.pacing.marginal.worthwhile", four_likeliest)
+    first, other, third = prompts_of(llm, 4, 2, 5)
+    written = ids_of(llm.generate([first], greedy(4)))[0]
+    prompts, params = [first + written + first, other, third], [greedy(4), *sampled(2, 2)]
+    outputs = on_device(llm, **ENGINES[name]).generate(prompts, params)
+    assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
+    assert outputs[0].speculation.drafted > 0
+    assert all(set(output.speculation.eager_steps) == {"no CUDA device"} for output in outputs)
+
+
+def test_random_trees_cut_at_random(llm):
+    """Right and wrong branches of rows that join, move and leave; drafters are told the path."""
+    prompts, params = prompts_of(llm, 7, 3, 5), [greedy(6), *sampled(3, 5)]
+    written = texts(llm, prompts, params)
+    drafter, pacer = Trees(written, nodes=6, right=0.8, seed=3), RandomPacer(8)
+    outputs = with_trees(llm, drafter, pacer).generate(prompts, params)
+    assert ids_of(outputs) == [ids for _, ids in written]
+    accepted = [outcome for outcome in drafter.outcomes if outcome.path]
+    assert any(outcome.path != list(range(outcome.accepted)) for outcome in accepted)
+    assert all(len(outcome.path) == outcome.accepted == len(outcome.tokens) - 1 for outcome in accepted)
+    assert sum(output.speculation.accepted for output in outputs) == sum(out.accepted for out in drafter.outcomes)
+    assert not drafter.admitted
+    assert not pacer.admitted
+
+
+def test_every_accepted_node_moves(llm):
+    """Two nodes a token, the right one last: a round commits as deep as the tree is, and the next one reads it."""
+    prompts, params = prompts_of(llm, 3), [greedy(7)]
+    written = texts(llm, prompts, params)
+    found = with_trees(llm, Spine(written, width=1), draft_tokens=3).generate(prompts, params)
+    assert ids_of(found) == [ids for _, ids in written]
+    assert found[0].speculation.accepted == 5
+    assert found[0].speculation.draft_lengths == {6: 1, 4: 1}
+
+
+class Whole(RandomPacer):
+    """Always drafts, and verifies all of it."""
+
+    def decide(self, rows, room):
+        return Decisions([Action.DRAFT] * len(room), [min(self.most, left) for left in room])
+
+    def trim(self, rows):
+        return rows.column(rows.rows.draft_len)
+
+
+def test_a_tree_of_more_nodes_than_a_mask_has_bits_is_cut(llm):
+    """32 nodes a token, the right one last: of the second 32 the last is gone."""
+    prompts, params = prompts_of(llm, 3), greedy(3)
+    written = texts(llm, prompts, params)
+    found = with_trees(llm, Spine(written, width=31), Whole(64)).generate(prompts, params)
+    assert ids_of(found) == [ids for _, ids in written]
+    assert found[0].speculation.draft_lengths == {63: 1}
+    assert found[0].speculation.accepted == 1
+
+
+def test_nodes_beyond_the_promised_pages_borrow_theirs(llm):
+    """15 tokens have a page; the nodes reach into the next, which is given back once they have been judged."""
+    (prompt,) = prompts_of(llm, 12)
+    written = texts(llm, [prompt], [greedy(3)])
+    device = with_trees(llm, Spine(written, width=2), draft_tokens=6)
+    engine, (request,) = device._engine, device._requests([prompt], greedy(3))
+    engine.add(request)
+    while not request.finished:
+        engine.step()
+        held = [sequence for sequence in engine.parts.rows.sequences if sequence]
+        assert [len(sequence.pages) for sequence in held] == [1] * len(held)
+    assert list(request.committer.token_ids) == written[0][1]
+    assert request.speculation.draft_lengths == {6: 1}  # positions up to 17
+
+
+def test_a_row_that_was_put_back_goes_on(llm):
+    """Its trees and what it wrote lie in pages of their own, whoever had them meanwhile."""
+    prompts, params = prompts_of(llm, 3, 2), [greedy(4), greedy(2)]
+    written = texts(llm, prompts, params)
+    device = with_trees(llm, Spine(written, width=1), draft_tokens=2, reserve="next")
+    engine, made = device._engine, device._requests(prompts, params)
+    for request in made:
+        engine.add(request)
+    engine.step()
+    assert engine.preempt(made[0])
+    while engine.busy:
+        engine.step()
+    assert [list(request.committer.token_ids) for request in made] == [ids for _, ids in written]
+    assert made[0].preempted == 1
+
+
+def test_stops_and_cancellations_within_a_tree(llm):
+    prompts = prompts_of(llm, 4, 3)
+    written = texts(llm, prompts, greedy(9))
+    stop = greedy(9, stop_token_ids=[written[0][1][2]])
+    device = with_trees(llm, Spine(written, width=1), draft_tokens=4)
+    assert said(device.generate(prompts[:1], stop)) == said(llm.generate(prompts[:1], stop))
+    engine, (request,) = device._engine, device._requests(prompts[1:], greedy(9))
+    engine.add(request)
+    engine.step()
+    engine.cancel(request)
+    assert not engine.busy
+    assert engine.step() == []
+
+
+def test_the_end_of_the_context(folder):
+    """Prompts that fill the context but for a few tokens: nodes stand beyond it, tokens do not."""
+    short = LLM(folder, drafter="none", pacer="fixed", max_batch_size=2, device="cpu", max_context=8)
+    prompts = prompts_of(short, 6, 7, 8)
+    written = texts(short, prompts, greedy(5))
+    found = with_trees(short, Spine(written, width=5), draft_tokens=8).generate(prompts, greedy(5))
+    assert said(found) == said(short.generate(prompts, greedy(5)))
+    assert sum(out.speculation.drafted for out in found) > 0
+
+
+def test_processors_run_eagerly_beside_with_trees_of_their_own(llm):
+    prompts, params = prompts_of(llm, 4, 3), [greedy(3, repetition_penalty=1.3), greedy(3)]
+    written = texts(llm, prompts, params)
+    found = with_trees(llm, Spine(written), draft_tokens=2).generate(prompts, params)
+    assert ids_of(found) == [ids for _, ids in written]
+    assert set(found[0].speculation.eager_steps) == {"repetition_penalty asked for"}
+    assert set(found[1].speculation.eager_steps) == {"no CUDA device"}
+    assert all(out.speculation.accepted for out in found)
+
+
+def test_a_draft_that_breaks_its_row_is_dropped(llm):
+    """A drafted token's values are not finite: a plain step shows that the text is sound."""
+    (prompt,) = prompts_of(llm, 4)
+    written = texts(llm, [prompt], [greedy(3)])
+    spoiled = next(token for token in range(3, 300) if token not in prompt + written[0][1])
+    weight = llm.loaded.checkpoint.decoder.embedding.weight
+    kept = weight[spoiled].clone()
+
+    class Spoiled(Spine):
+        def _tree(self, right):
+            return [(spoiled, -1), (right[0], -1)] if right else []
+
+    with torch.inference_mode():
+        weight[spoiled] = torch.nan
+        found = with_trees(llm, Spoiled(written), draft_tokens=2).generate([prompt], greedy(3))
+        weight[spoiled] = kept
+    assert ids_of(found) == [ids for _, ids in written]
+
+
+def test_trees_are_refused_where_bits_count(llm):
+    """A node's siblings stand between it and its ancestors, so that sums are taken in another order."""
+    options = EngineOptions(**ENGINES["racer"], exact="bitwise")
+    with pytest.raises(ArgumentError, match="'bitwise' takes chains, and drafter 'racer' gives trees"):
+        device_engine(make_parts(llm.loaded, options), options)
+
+
+class Listening(RacerDrafter):
+    """Keeps what it is told of prompts."""
+
+    def __init__(self):
+        super().__init__(4)
+        self.wants_prompt_topk, self.told = True, []
+
+    def recycle(self, slot, successors):
+        self.told.append(successors)
+        super().recycle(slot, successors)
+
+
+def test_drafters_hear_of_prompts_what_the_eager_path_says(llm, monkeypatch):
+    """A prompt read in two parts; its last token is read again with the first tree."""
+    for module in ("prefill", "reading"):
+        monkeypatch.setattr(f"glimpse.engine.device.{module}.CHUNK", 8)
+    (prompt,) = prompts_of(llm, 9)
+    plain, device = Listening(), Listening()
+    outputs = [
+        with_parts(llm, plain, draft_tokens=4).generate([prompt], greedy(3)),
+        with_trees(llm, device, draft_tokens=4).generate([prompt], greedy(3)),
+    ]
+    assert ids_of(outputs[0]) == ids_of(outputs[1])
+    right, (first, second, *_) = plain.told[0], device.told
+    assert [len(first.tokens), len(second.tokens)] == [5, 4]
+    assert torch.equal(torch.cat([first.tokens, second.tokens]), right.tokens)
+    assert torch.equal(torch.cat([first.likeliest, second.likeliest]), right.likeliest)
+    torch.testing.assert_close(torch.cat([first.chances, second.chances]), right.chances)
