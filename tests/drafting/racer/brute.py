@@ -43,15 +43,19 @@ class Brute:
         return (self.counts.get((*context, token), 0) + ESCAPE * below) / (seen + ESCAPE)
 
     def proposals(self, depth: int, shortest: int) -> dict[Gram, float]:
-        """Every continuation likely enough, with its probability; from contexts of at least `shortest` tokens."""
+        """Every continuation likely enough, with its probability; from contexts of at least `shortest` tokens.
+
+        Those of all tokens but one of an n-gram count even where the draft itself is all of them.
+        """
         found: dict[Gram, float] = {}
         layer: dict[Gram, float] = {(): 1.0}
         for drafted in range(depth):
             following: dict[Gram, float] = {}
             for path, reach in layer.items():
                 context = (*self.text[-self.length :], *path)[-self.length :]
-                for token in {gram[-1] for gram in self.counts if len(gram) == shortest + drafted + 1}:
-                    chance = reach * self.chance(context, token, shortest + drafted)
+                least = min(shortest + drafted, self.length - 1)
+                for token in {gram[-1] for gram in self.counts if len(gram) == least + 1}:
+                    chance = reach * self.chance(context, token, least)
                     if chance >= FLOOR:
                         following[*path, token] = chance
             found |= following

@@ -1,4 +1,9 @@
-"""What the automaton proposes: the subtrees below its state and the state's failure chain, pooled, best first."""
+"""What the automaton proposes: the subtrees below its state and the state's failure chain, pooled, best first.
+
+RACER's drafts end with its n-grams. Here they go on, from n-gram to n-gram: the last 9 tokens of a draft of 9 or more
+are a context too, though none of the text is in it. Where text repeats itself, drafts of 9 tokens are too short (on
+MGSM, greedy, lookup's chains of 16 yielded more tokens a round).
+"""
 
 from __future__ import annotations
 
@@ -53,11 +58,14 @@ def _weigh(nodes: Nodes, weights: Weights, contexts: Contexts, count: int) -> No
 @compiled
 def _expand(
     nodes: Nodes, weights: Weights, keys: Keys, items: Items, size: int, longest: int, depth: int, parent: int,
-    reach: float, contexts: Contexts, shortest: int,
+    reach: float, contexts: Contexts, shortest: int, whole: int,
 ) -> int:  # fmt: skip
-    """Pushes what may follow a draft node of `depth` whose longest context is `longest`; returns the heap's size."""
-    count = 0
-    while nodes[longest, DEPTH] - depth >= shortest:
+    """Pushes what may follow a draft node of `depth` whose longest context is `longest`; returns the heap's size.
+
+    A context has at least `shortest` tokens of the text, or `whole` tokens, even if the draft itself is all of them.
+    """
+    count, least = 0, min(depth + shortest, whole)
+    while nodes[longest, DEPTH] >= least:
         contexts[0, count] = longest
         count += 1
         longest = nodes[longest, FAIL]
@@ -84,18 +92,18 @@ def pool(
 ) -> int:  # fmt: skip
     """Fills the last three with the likeliest nodes down to `depth`; returns how many.
 
-    `longest` is the state, `length` that of the automaton's n-grams; contexts have at least `shortest` tokens.
+    `longest` is the state, `length` that of the automaton's n-grams; for `shortest` see `_expand`.
     """
     weights, contexts = np.empty(len(nodes), np.float64), np.empty((2, length + 1), np.int64)
     # Nodes of one depth exclude one another, so at most 1 / FLOOR of them are likely enough.
-    room = int(length / FLOOR)
+    room = int(max(length, depth) / FLOOR)
     keys, items = np.empty(room, np.float64), np.empty((room, frontier.WIDTH), np.int64)
     count, size = 0, 0
     node, below, chance = longest, 0, 1.0
     while True:
         if below < depth:
             size = _expand(
-                nodes, weights, keys, items, size, node, below, count - 1, chance, contexts, shortest
+                nodes, weights, keys, items, size, node, below, count - 1, chance, contexts, shortest, length - 1
             )  # fmt: skip
         if size == 0 or count == len(tokens):
             return count
