@@ -2,8 +2,8 @@
 
     python -m benchmarks.retrieval_answers FOLDER [--questions FOLDER] [--tokens 200]
 
-One file an answer, plain decoding, greedy and at T=0.7, top-k 50, top-p 0.9, named after its set and the question's line.
-What is there already is not made again. The sets come in turn, so that a run that is cut short has some of each.
+One file an answer, named after its set and the question's line: plain decoding, greedy and at T=0.7, top-k 50, top-p
+0.9. What is there already is not made again. The sets come in turn, so that a run cut short has some of each.
 """
 
 from __future__ import annotations

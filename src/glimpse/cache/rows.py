@@ -101,6 +101,15 @@ class Rows:
         self.draft_source[slot, :count] = source
         self.draft_len[slot] = count
 
+    def put_branches(
+        self, slot: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
+    ) -> None:
+        """Replaces the row's chain by a tree that begins with its nodes, whose entropies stay; else as `put_draft`."""
+        entropy = self.draft_entropy[slot, : min(int(self.draft_len[slot]), len(tokens))].clone()
+        self.drop_draft(slot)
+        self.put_draft(slot, tokens, parents, confidence, source)
+        self.draft_entropy[slot, : len(entropy)] = entropy
+
     def drop_draft(self, slot: int) -> None:
         """Leaves the row without a draft."""
         self.draft_len[slot] = 0
