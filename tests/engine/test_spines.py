@@ -44,10 +44,8 @@ def plain(small):
 
 
 def spoken(outputs):
-    return [
-        sum(getattr(out.speculation, name) for out in outputs)
-        for name in ("drafted", "accepted", "draft_steps", "rounds")
-    ]
+    names = ("drafted", "accepted", "draft_steps", "rounds")
+    return [sum(getattr(out.speculation, name) for out in outputs) for name in names]
 
 
 @pytest.mark.parametrize("rule", ["coupled", "matched"])
