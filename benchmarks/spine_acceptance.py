@@ -1,9 +1,8 @@
 """Tokens a verification of self-drafted spines with branches (`sparse+racer`), beside the same spines alone (`sparse`).
 
 Passages of two books as prompts, spines of fixed length, the rule `coupled`; the text is the same under every arm. Arms
-differ in where branches come from and in how many nodes a tree has. Two arms more are paced: their speeds are to be
-compared with one another, and only on a machine that does nothing else. Intervals are bootstrapped over passages, both
-arms of a difference on the same ones.
+differ in where branches come from and in how many nodes a tree has. Intervals are bootstrapped over passages, both arms
+of a difference on the same ones.
 """
 
 from __future__ import annotations
@@ -63,10 +62,8 @@ ARMS: dict[str, Callable[[LLM], LLM]] = {
     "runners-up and table, 32 nodes": partial(tree_arm, nodes=32, sources=BOTH, kind=SparseRacerDrafter),
     "runners-up alone, 16 nodes": partial(tree_arm, nodes=16, sources=RUNNERS, kind=SparseRacerDrafter),
     "table alone, 16 nodes": partial(tree_arm, nodes=16, sources=BOTH, kind=Recycled),
-    "sparse, paced": lambda llm: llm.variant(drafter="sparse", pacer="entropy"),
-    "sparse+racer, paced": lambda llm: llm.variant(drafter="sparse+racer", pacer="marginal"),
 }
-GREEDY = ("sparse", "runners-up and table, 16 nodes", "table alone, 16 nodes")
+GREEDY = ("sparse", "runners-up and table, 16 nodes")
 CELLS = [("T=0.7", arm) for arm in ARMS] + [("greedy", arm) for arm in GREEDY]
 
 
@@ -80,7 +77,6 @@ def run(arm: LLM, ids: list[int], mode: str, tokens: int) -> dict:
         "accepted": spoken.accepted,
         "draft_steps": spoken.draft_steps,
         "plain_steps": spoken.plain_steps,
-        "tokens_per_s": out.timing.tokens_per_s,
         "distinct_4grams": distinct_share(out.token_ids),
         "text": digest(out.token_ids),
     }
@@ -120,17 +116,16 @@ def gain(pairs: Sequence[tuple[dict, dict]]) -> float:
 
 
 def row(found: dict, mode: str, arm: str) -> list[str]:
-    runs, alone = found[mode, arm], found[mode, "sparse, paced" if arm.endswith("paced") else "sparse"]
+    runs, alone = found[mode, arm], found[mode, "sparse"]
     pairs = list(zip(runs, alone, strict=True))
     low, high = bootstrap(pairs, gain)
     rounds = verifications(runs)
     nodes, steps = sum(run["drafted"] for run in runs) / rounds, sum(run["draft_steps"] for run in runs) / rounds
-    speed = sum(1 / other["tokens_per_s"] for other in alone) / sum(1 / run["tokens_per_s"] for run in runs)
     over = "" if runs is alone else f"{gain(pairs):+.2f} ({low:+.2f} to {high:+.2f})"
-    return [mode, arm, f"{tokens_a_round(runs):.2f}", over, f"{steps:.1f}", f"{nodes:.1f}", f"{speed:.2f}"]
+    return [mode, arm, f"{tokens_a_round(runs):.2f}", over, f"{steps:.1f}", f"{nodes:.1f}"]
 
 
-COLUMNS = ("sampling", "drafts", "tokens a verification", "over the spine alone", "spine", "nodes", "times its speed")
+COLUMNS = ("sampling", "drafts", "tokens a verification", "over the spine alone", "spine", "nodes")
 
 
 def body(bench: Bench) -> Findings:
@@ -146,7 +141,7 @@ def body(bench: Bench) -> Findings:
 SUITE = Suite(
     name="spine_acceptance",
     summary=__doc__.splitlines()[0],
-    settings={"prompt": 4000, "passages": 12, "tokens": 96, "modes": list(MODES)},
+    settings={"prompt": 4000, "passages": 12, "tokens": 64, "modes": list(MODES)},
     quick={"prompt": 400, "passages": 2, "tokens": 24},
     body=body,
 )

@@ -102,13 +102,14 @@ class Rows:
         self.draft_len[slot] = count
 
     def put_branches(
-        self, slot: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
+        self, slot: int, spine: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
     ) -> None:
-        """Replaces the row's chain by a tree that begins with its nodes, whose entropies stay; else as `put_draft`."""
-        entropy = self.draft_entropy[slot, : min(int(self.draft_len[slot]), len(tokens))].clone()
+        """Replaces the row's draft by a tree whose first `spine` nodes, and their entropies, are its own; else as
+        `put_draft`."""
+        entropy = self.draft_entropy[slot, :spine].clone()
         self.drop_draft(slot)
         self.put_draft(slot, tokens, parents, confidence, source)
-        self.draft_entropy[slot, : len(entropy)] = entropy
+        self.draft_entropy[slot, :spine] = entropy
 
     def drop_draft(self, slot: int) -> None:
         """Leaves the row without a draft."""

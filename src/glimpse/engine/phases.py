@@ -116,8 +116,8 @@ class PhasePlanner:
             room = [self._room(slot) + length for slot, length in zip(view.slots, lengths, strict=True)]
             draft = spines.branch(view, room)
             check_planned(spines, draft, Asked(room, self._rows.max_draft, self._vocab))
-            for slot, (start, end) in zip(view.slots, pairwise(draft.offsets), strict=True):
-                self._rows.put_branches(slot, *_facts(draft, start, end))
+            for slot, length, (start, end) in zip(view.slots, lengths, pairwise(draft.offsets), strict=True):
+                self._rows.put_branches(slot, min(length, end - start), *_facts(draft, start, end))
             self._trim(view)
 
     def _trim(self, view: RowView) -> None:

@@ -116,4 +116,6 @@ def _keep(rows: Rows, slot: int, proposal: Proposal, kept: Ints) -> None:
     place[kept] = np.arange(len(kept))
     facts = (proposal.tokens[kept], place[proposal.parents[kept]], proposal.said[kept], proposal.source[kept])
     tokens, parents, said, source = map(torch.from_numpy, facts)
-    rows.put_branches(slot, tokens, parents, said.float(), source.to(torch.uint8))
+    rows.put_branches(
+        slot, int((kept < _spine(rows, slot)).sum()), tokens, parents, said.float(), source.to(torch.uint8)
+    )
