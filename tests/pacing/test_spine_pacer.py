@@ -46,7 +46,9 @@ def setup(token=1e-4, step=1e-2):
     return pacer, view
 
 
-@pytest.mark.parametrize(("token", "kept"), [(1e-6, [30, 31, 32, 41, 40]), (1e-2, [30, 31, 41]), (9e-2, [])])
+@pytest.mark.parametrize(
+    ("token", "kept"), [(1e-6, [30, 31, 32, 41, 40]), (1e-2, [30, 31, 41]), (9e-2, [30]), (0.5, [])]
+)
 def test_a_node_is_kept_while_it_pays(token, kept):
     """Of four steps, at 10 ms each, that make 2.6 tokens or so: nodes of 10 ms pay from about a third on."""
     pacer, view = setup(token)
