@@ -4,8 +4,8 @@
 
 Everyday prompts, and questions of Spec-Bench, HumanEval, GSM8K and MGSM. In every turn each arm decodes the prompt
 once, in an order that is turned round from turn to turn; ratios are taken within a turn, and the value of a prompt is
-their median. The first turns do not count. A turn is a cell: an interrupted run goes on where it was. Drafters come from
-the registry, so one that a package adds is an arm too. transformers (plain and with prompt lookup) decodes greedily only.
+their median. The first turns do not count. A turn is a cell: an interrupted run goes on where it was. Drafters come
+from the registry, so one that a package adds is an arm too. transformers (plain, with prompt lookup) decodes greedily.
 """
 
 from __future__ import annotations
