@@ -123,7 +123,7 @@ def suite(folder: Path) -> Suite:
         name="retrieval_acceptance",
         summary=__doc__.splitlines()[0],
         settings={"budgets": [16, 32, 48, 64, 96], "headline": 64, "every": 1},
-        quick={"budgets": [16, 64], "every": 5},
+        quick={"budgets": [16, 64], "every": 2},
         body=partial(body, folder=folder),
     )
 
