@@ -55,7 +55,10 @@ class Bench:
         self._cell, self._batch, self._draft = cell, cell.batch, draft
         self._core, self._rows = cell.batch.rounds._core, cell.batch.rows
         self._graphs = Graphs(cell.batch.decoder.device, self._core.quiet)
-        self._start = [held.clone() for held in (self._rows.length, self._rows.active)]
+        recall = self._core.recall
+        # A verification of some of the rows leaves the others without a recall set.
+        kept = (self._rows.length, self._rows.active, recall.slots, recall.count, recall.base)
+        self._start = [(held, held.clone()) for held in kept]
 
     def separate(self, drafting: int, verifying: int) -> tuple[float, float]:
         """(draft step of so many rows, verification of so many), 0 where there are none."""
@@ -92,8 +95,8 @@ class Bench:
         return median(self._cell.clock.each(prepare, run, REPEATS))
 
     def _rewind(self, verifying: int) -> None:
-        self._rows.length.copy_(self._start[0])
-        self._rows.active.copy_(self._start[1])
+        for held, start in self._start:
+            held.copy_(start)
         self._rows.drafted.fill_(self._draft // 2)
         self._rows.drafted[:verifying] = self._draft
 

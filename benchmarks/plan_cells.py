@@ -80,7 +80,7 @@ class Cell:
 
 
 def read_cells(paths: Iterable[Path]) -> list[Cell]:
-    """The cells of result files: `glimpse bench decode`, gpu_decode.py (before that) or gpu_peers.py."""
+    """The cells of result files: `glimpse bench decode` or gpu_peers.py."""
     return [cell for path in paths for cell in _cells(read_result(path))]
 
 
@@ -88,8 +88,6 @@ def _cells(result: Result) -> Iterator[Cell]:
     for run in result.runs:
         if "laws" in run:
             yield _of_bench(run)
-        elif "sampled" in run:
-            yield _of_grid(run, int(result.settings["budget"]))
         elif run.get("engine") == "glimpse":
             yield _of_peers(run)
 
@@ -112,24 +110,6 @@ def _of_bench(run: Mapping[str, Any]) -> Cell:
     return Cell(run["name"], context, rows, run["budget"], tuple(found), tuple(laws))
 
 
-def _of_grid(run: Mapping[str, Any], budget: int) -> Cell:
-    """A cell of gpu_decode.py."""
-    made = _Steps(run["rows"], run["context"], budget)
-    found, laws = [], []
-    for name in ("sampled", "greedy"):
-        own = run[name]
-        found.append(made.plain(own["plain_s"]))
-        for arm in own["rounds"]:
-            found += [made.draft(arm["draft_s"]), made.verify(arm["gamma"], arm["verify_s"])]
-        longest = max(own["rounds"], key=lambda arm: int(arm["gamma"]))
-        laws.append(
-            Law(name, _chances(longest["conditional"]), {arm["gamma"]: arm["speedup"] for arm in own["rounds"]})
-        )
-    # Its files up to commit 212fe56 verified drafts of 8 here, later ones drafts of 7.
-    found += [made.bare(run["verify_8"]["without"], EIGHT + 1), made.select(run["verify_8"]["select"])]
-    return Cell(run["cell"], run["context"], run["rows"], budget, tuple(found), tuple(laws))
-
-
 def _of_peers(run: Mapping[str, Any]) -> Cell:
     """A cell of gpu_peers.py: one row, plain steps only."""
     steps = _Steps(1, run["context"], 0)
@@ -146,7 +126,7 @@ class _Steps:
         return Measured("plain", Step(self.rows, 1, self.context), seconds)
 
     def draft(self, seconds: float) -> Measured:
-        return Measured("draft", Step(self.rows, 1, self.budget), seconds)
+        return Measured("draft", Step(self.rows, 1, self.budget, gathers=True), seconds)
 
     def verify(self, drafted: int, seconds: float) -> Measured:
         step = Step(self.rows, drafted + 1, self.context, learns=True, selects=True)

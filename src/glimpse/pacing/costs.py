@@ -59,6 +59,19 @@ class _Kind:
 
     loads: deque[np.ndarray] = field(default_factory=lambda: deque(maxlen=9))
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=9))
+    point: tuple[np.ndarray, float] | None = None
+
+    def add(self, load: np.ndarray, seconds: float) -> None:
+        """One more step."""
+        self.loads.append(load)
+        self.seconds.append(seconds)
+        self.point = None
+
+    def middle(self) -> tuple[np.ndarray, float]:
+        """Mean load and median seconds, counted once."""
+        if self.point is None:
+            self.point = np.mean(self.loads, axis=0), median(self.seconds)
+        return self.point
 
 
 class StepCosts:
@@ -76,6 +89,8 @@ class StepCosts:
     """Weight of a coefficient's relative distance from the prediction, against one step's relative error."""
     KINDS = 128
     """Kinds of step remembered, the last ones seen."""
+    REFIT = 8
+    """Steps of kinds well known after which all is fitted anew: a fit takes a tenth of a GPU's plain step."""
 
     def __init__(
         self,
@@ -94,6 +109,8 @@ class StepCosts:
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._fit: np.ndarray | None = self._start
+        self._since = 0
+        """Steps seen since the fit."""
 
     @property
     def steps(self) -> int:
@@ -104,7 +121,7 @@ class StepCosts:
     def coefficients(self) -> np.ndarray:
         """[7] seconds per unit of `StepLoad.features`, none negative."""
         if self._fit is None:
-            self._fit = self._solve()
+            self._fit, self._since = self._solve(), 0
         return self._fit
 
     def observe(self, load: StepLoad, seconds: float) -> None:
@@ -114,13 +131,15 @@ class StepCosts:
         self._kinds[load.kind] = kind
         if len(self._kinds) > self.KINDS:
             del self._kinds[next(iter(self._kinds))]
-        kind.loads.append(load.features())
-        kind.seconds.append(seconds)
-        self._fit = None
+        known = len(kind.seconds) == kind.seconds.maxlen
+        kind.add(load.features(), seconds)
+        self._since += 1
+        if not known or self._since >= self.REFIT:
+            self._fit = None
 
     def points(self) -> list[tuple[np.ndarray, float]]:
         """For each kind of step seen, its mean load ([7], as `StepLoad.features`) and median seconds."""
-        return [(np.mean(kind.loads, axis=0), median(kind.seconds)) for kind in self._kinds.values()]
+        return [kind.middle() for kind in self._kinds.values()]
 
     def seen(self, load: StepLoad) -> int:
         """How many of the last steps were of this load's kind, at most 9."""
@@ -130,7 +149,7 @@ class StepCosts:
     def measured(self, load: StepLoad) -> float | None:
         """The median seconds of the last steps of this load's kind; None where none ran."""
         kind = self._kinds.get(load.kind)
-        return median(kind.seconds) if kind else None
+        return kind.middle()[1] if kind else None
 
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""

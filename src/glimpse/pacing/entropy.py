@@ -93,7 +93,8 @@ class EntropyPacer:
             return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
         if self._at_once:
             return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in more], more)
-        return Decisions(self._decide_one_more(rows, np.array(drafted), np.array(more)), more)
+        actions = self._decide_one_more(rows, np.array(drafted), np.array(more))
+        return Decisions(actions, more, holds=min(self._states[slot].probe.left() for slot in rows.slots))
 
     def trim(self, rows: RowView) -> list[int]:
         """The length of each deterministic draft with the most expected tokens per second, by the drafter's word."""

@@ -70,7 +70,7 @@ class FleetPacer:
         best = self.lengths(rows, [have + max(0, left) for have, left in zip(drafted, more, strict=True)])
         if len(rows) > 1:
             best = [math.ceil(self._first.get(slot, 1) * length) for slot, length in zip(rows.slots, best, strict=True)]
-        return draft_up_to(best, rows, room)
+        return draft_up_to(best, rows, room, holds=self._probe.left(len(rows)))
 
     def lengths(self, rows: RowView, most: list[int]) -> list[int]:
         """Each row's best draft length of at most `most`."""

@@ -29,17 +29,20 @@ class Decisions:
     actions: list[Action]
     room: list[int]
     """How many more tokens are worth drafting, for a drafter that drafts at once."""
+    holds: int = 0
+    """Where all are told PLAIN: for how many more steps they would be told so again, as long as no row comes or goes.
+    A GPU whose plain step takes half a millisecond need not wait for the answer."""
 
 
-def draft_up_to(lengths: list[int], rows: RowView, room: list[int]) -> Decisions:
-    """Each row drafts until its draft has `lengths[i]` tokens or there is no room, then verifies."""
+def draft_up_to(lengths: list[int], rows: RowView, room: list[int], holds: int = 0) -> Decisions:
+    """Each row drafts until its draft has `lengths[i]` tokens or there is no room, then verifies; see `Decisions`."""
     drafted = rows.column(rows.rows.draft_len)
     more = [max(0, min(length - have, most)) for length, have, most in zip(lengths, drafted, room, strict=True)]
     actions = [
         Action.DRAFT if left else Action.VERIFY if have else Action.PLAIN
         for have, left in zip(drafted, more, strict=True)
     ]
-    return Decisions(actions, more)
+    return Decisions(actions, more, holds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 FIRST_PROBE, LAST_PROBE = 48, 384
 """Plain tokens after which drafting is tried again; doubled each time it does not pay."""
 
+HOLDS = 8
+"""Steps that plain decoding is foretold for, at most: prices and lengths hardly move meanwhile."""
+
 
 @dataclass(slots=True)
 class Probe:
@@ -20,6 +23,11 @@ class Probe:
 
     def __post_init__(self) -> None:
         self.after = self.first
+
+    def left(self, rows: int = 1) -> int:
+        """Plain steps of so many rows that may well go by before this is asked again; a draft that is due already is
+        not thought worth it now."""
+        return HOLDS if self.due else min(HOLDS, max(0, self.after - self.plain_streak) // rows)
 
     def count(self, drafted: bool) -> None:
         """Counts one step, and whether it verified a draft; after enough plain ones a draft is due."""

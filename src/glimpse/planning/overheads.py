@@ -1,6 +1,7 @@
 """What steps take beyond the floors of `work`, in a few numbers that hold for every model on a device.
 
     seconds = floor + layer (or few_layer) x layers + arithmetic x attention's operations / rate
+            + gathering x bytes / bandwidth                                      where they are read here and there
             + learning x scores / bandwidth                                      where a verification learns
             + selecting_layer x layers + selecting x 4 scores / bandwidth        where recall sets are chosen
 
@@ -20,9 +21,11 @@ from glimpse.planning.work import SELECTION_PASSES, Step, score_bytes, step_work
 
 NARROW = 1024
 """Models up to this hidden size run steps of few tokens in few launches a layer (engine/device/narrow)."""
-FEW = (4, 16, 64)
+LONG, LONG_FACTOR = 16384, 2.7
+"""Longer rows do not fit into registers when recall sets are chosen, and take so many times as long a score."""
+FEW = (4, 16, 64, 256, 640)
 """What "few" may be: a fit finds out."""
-COEFFICIENTS = ("layer", "few_layer", "arithmetic", "learning", "selecting", "selecting_layer")
+COEFFICIENTS = ("layer", "few_layer", "arithmetic", "gathering", "learning", "selecting", "selecting_layer")
 """What a step's terms are multiplied by."""
 
 
@@ -36,6 +39,8 @@ class Overheads:
     """The same where a narrow model has few tokens."""
     arithmetic: float = 0.0
     """Times that attention's operations at the device's rate come on top of its bytes; it has a rate of its own."""
+    gathering: float = 0.0
+    """Times that reading a recall set costs more than moving its bytes once."""
     learning: float = 0.0
     """Times that writing the scores of a verification costs more than moving their bytes once."""
     selecting: float = 0.0
@@ -47,7 +52,7 @@ class Overheads:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """[6], as `COEFFICIENTS` names them."""
+        """[7], as `COEFFICIENTS` names them."""
         return np.array([getattr(self, name) for name in COEFFICIENTS])
 
     def seconds(self, terms: np.ndarray) -> float:
@@ -74,17 +79,18 @@ def floor_of(spec: DecoderSpec, dtype: torch.dtype, step: Step, bandwidth: float
 def terms_of(
     spec: DecoderSpec, dtype: torch.dtype, step: Step, bandwidth: float, rate: float, few_tokens: int
 ) -> np.ndarray:
-    """[6]: what each of `COEFFICIENTS` is multiplied by."""
+    """[7]: what each of `COEFFICIENTS` is multiplied by."""
     few = spec.hidden_size <= NARROW and step.batch * step.tokens <= few_tokens
     layers = spec.layers if step.tokens else 0
-    attended = step_work(spec, dtype, step.batch, step.tokens, step.positions).attention.operations / rate
+    attention = step_work(spec, dtype, step.batch, step.tokens, step.positions).attention
     moved = score_bytes(spec, step) / bandwidth
     return np.array((
         0 if few else layers,
         layers if few else 0,
-        attended,
+        attention.operations / rate,
+        attention.bytes / bandwidth * step.gathers,
         moved * step.learns,
-        SELECTION_PASSES * moved * step.selects,
+        SELECTION_PASSES * moved * step.selects * (LONG_FACTOR if step.positions > LONG else 1.0),
         spec.layers * step.selects,
     ))  # fmt: skip
 
@@ -106,14 +112,15 @@ def fit(observed: Sequence[Observed], known: Overheads | None = None) -> Overhea
 
 
 def best_fit(observed: Callable[[int], Sequence[Observed]]) -> Overheads:
-    """The fit with that meaning of "few" which leaves the least squared relative errors.
+    """The fit with that meaning of "few" which leaves the least relative errors; not squared, so that a kind of step
+    which none of them fits does not decide.
 
     `observed(few_tokens)`: the steps, their terms made with it.
     """
 
     def error(found: Overheads) -> float:
         steps = observed(found.few_tokens)
-        return sum(((one.floor + found.seconds(one.terms)) / one.seconds - 1) ** 2 for one in steps)
+        return sum(abs((one.floor + found.seconds(one.terms)) / one.seconds - 1) for one in steps)
 
     return min((fit(observed(few), Overheads(few_tokens=few)) for few in FEW), key=error)
 

@@ -8,8 +8,8 @@ import torch
 
 from glimpse.model.spec import DecoderSpec
 
-SCORE_BYTES = 4
-"""A position's importance for one layer and KV head: float32."""
+SCORE_BYTES = 2
+"""A position's importance for one layer and KV head: bfloat16, as GPUs keep it."""
 SELECTION_PASSES = 4
 """Choosing recall sets writes and reads the new scores, and reads and writes the running ones."""
 
@@ -27,6 +27,8 @@ class Step:
     """It writes the importance of every position it reads."""
     selects: bool = False
     """Recall sets are chosen behind it."""
+    gathers: bool = False
+    """The positions lie scattered, as those of a recall set do."""
 
 
 @dataclass(frozen=True, slots=True)

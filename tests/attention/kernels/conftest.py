@@ -13,9 +13,11 @@ if importlib.util.find_spec("triton") is None:
     collect_ignore_glob = ["test_*.py"]  # `make test` installs triton; without it the kernels cannot be loaded
 elif not HAS_GPU:
     os.environ["TRITON_INTERPRET"] = "1"
+    from attention.kernels.bounds import watch
     from attention.kernels.interpreter import repair
 
     repair()
+    watch()
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16) if HAS_GPU else (torch.float32,)
 

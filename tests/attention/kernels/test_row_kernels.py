@@ -55,6 +55,17 @@ def test_a_step_feeds_from_the_last_committed_token_on(rows):
     assert fed.lengths.tolist() == [11, 0, 22]
 
 
+def test_a_row_that_never_held_anything_feeds_its_first_places(rows):
+    """Rows are padded to a power of two: what an idle one feeds is read, if not kept, and must lie somewhere."""
+    rows.length[:] = 0
+    rows.active[:] = 0
+    fed = rows.feed(3)
+    assert fed.positions.tolist() == [0, 0, 1] * 3
+    assert fed.ids.tolist() == [0, 0, 1, WIDTH, WIDTH, WIDTH + 1, 2 * WIDTH, 2 * WIDTH, 2 * WIDTH + 1]
+    assert (fed.slots == -1).all()
+    assert (fed.lengths == 0).all()
+
+
 def test_a_draft_step_feeds_what_was_drafted_last(rows):
     fed = rows.feed(1, drafting=True)
     assert fed.positions.tolist() == [10, 5, 19]

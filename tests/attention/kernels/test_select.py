@@ -23,6 +23,7 @@ class Case:
         self.table = torch.randperm(rows * 7, generator=generator).view(rows, 7).to(device, torch.int32)
         self.selected, self.counts = capacity(rows, 3, 2, max(budgets), device)
         self.selected.fill_(-1)
+        self.counts.fill_(7)
 
     def ints(self, values):
         return torch.tensor(values, dtype=torch.int32, device=self.device)

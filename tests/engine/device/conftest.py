@@ -11,6 +11,8 @@ if torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
     collect_ignore_glob = ["test_*.py"]
 else:
     os.environ["TRITON_INTERPRET"] = "1"
+    from attention.kernels.bounds import watch
     from attention.kernels.interpreter import repair
 
     repair()
+    watch()

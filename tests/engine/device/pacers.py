@@ -37,12 +37,12 @@ class Whim:
 class Told:
     """Says the next entry of a list, for all rows; keeps what it was shown."""
 
-    def __init__(self, *answers):
-        self.answers, self.seen = list(answers), []
+    def __init__(self, *answers, holds=0):
+        self.answers, self.seen, self._holds = list(answers), [], holds
 
     def decide(self, view, room):
         self.seen.append((view.column(view.rows.draft_len), room))
-        return Decisions(self.answers.pop(0), room)
+        return Decisions(self.answers.pop(0), room, self._holds)
 
 
 def three_rows(most: int) -> RowView:

@@ -72,3 +72,24 @@ def test_a_row_that_has_left_is_forgotten(view):
     pace.next(view)
     pace.leave(1)
     assert pace.next(view) == Mixture((Want.ADD,) * 3, (1, 0, 1))
+
+
+def test_plain_steps_that_were_foretold_are_not_asked_for(view):
+    pacer = Told([PLAIN] * 3, [DRAFT] * 3, [DRAFT] * 3, holds=2)
+    pace = OwnPace(pacer, MOST)
+    assert [pace.next(view) for _ in range(5)] == [
+        Move(0, True), Move(0, True), Move(0, True), Move(0, True, 0, Learn.ANEW), Move(1, False),
+    ]  # fmt: skip
+    assert not pacer.answers
+
+
+def test_what_was_foretold_does_not_hold_for_other_rows_or_for_drafts(view):
+    pacer = Told([PLAIN] * 3, [PLAIN] * 2, [PLAIN, DRAFT], [VERIFY, DRAFT], holds=2)
+    pace = OwnPace(pacer, MOST)
+    assert pace.next(view) == Move(0, True)
+    fewer = view.pick([True, True, False])
+    pace.next(fewer)
+    assert len(pacer.answers) == 2  # asked: a row has gone
+    for _ in range(4):
+        pace.next(fewer)
+    assert not pacer.answers

@@ -66,7 +66,8 @@ def _feed_kernel(
         alive = alive * (first + 2 < tl.load(limit + row)).to(tl.int32)
     if COUNTED:
         count = tl.minimum(tl.load(drafted + row) + 1, QUERIES)
-    position = tl.minimum(first + query, tokens_stride - 1)
+    # A row that never held anything begins at -1, where there is nothing to read.
+    position = tl.maximum(tl.minimum(first + query, tokens_stride - 1), 0)
     page = tl.load(table + row * table_stride + position // PAGE).to(tl.int64)
     own = tl.load(tokens + row.to(tl.int64) * tokens_stride + position)
     tl.store(ids + token, own)

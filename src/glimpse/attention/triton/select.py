@@ -106,8 +106,12 @@ def select_kernel(
     """The slots of one segment; see `Selection` for the tensors."""
     segment = tl.program_id(0)
     row = segment // KV_HEADS % ROWS
-    length, scored = tl.load(lengths + row), tl.load(scored_to + row)
-    scored = tl.minimum(scored, length)
+    length = tl.load(lengths + row)
+    if length == 0:
+        if (segment < ROWS * KV_HEADS) & (segment % KV_HEADS == 0):
+            tl.store(counts + row, 0)
+        return
+    scored = tl.minimum(tl.load(scored_to + row), length)
     budget = tl.minimum(tl.maximum(tl.load(budgets + row), sinks + recent), CAPACITY)
     scores = fresh + segment.to(tl.int64) * score_stride
     if RUNNING:
@@ -177,7 +181,7 @@ class Selection:
         Of row r's `lengths` [rows] positions, `scored` [rows] have a score in `scores` [layers, rows, kv_heads,
         max_len] bfloat16 (not negative; the rest counts as 0; max_len even). Selected are the sinks, the recent ones,
         and the best of the rest (equal ones: the lowest position), `budgets` [rows] in all, or every position of a row
-        with fewer.
+        with fewer. Of a row of length 0 only its count is written.
         Integers are int32. With `running`, shaped like `scores`, and `decays` [rows] float32: running becomes
         decay * running + scores, and is what counts; a row's first selection has decay 0. Raises ArgumentError where
         the always selected ones do not fit, or for scores of another kind.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -116,8 +117,7 @@ class Graphs:
         return self._failed.get(key)
 
     def _warm_up(self, function: Callable[[], None]) -> None:
-        current = torch.cuda.current_stream(self._device)
-        stream: torch.cuda.Stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        current, stream = torch.cuda.current_stream(self._device), _side_stream(self._device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UP):
@@ -130,8 +130,16 @@ class Graphs:
         before, _ = torch.cuda.mem_get_info(self._device)
         graph = torch.cuda.CUDAGraph()
         # Another thread may use the device for something else meanwhile.
-        with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+        stream = _side_stream(self._device)
+        with torch.cuda.graph(graph, pool=self._memory, stream=stream, capture_error_mode="thread_local"):
             function()
         self._memory = self._memory or graph.pool()
         after, _ = torch.cuda.mem_get_info(self._device)
         return _Held(graph, max(0, before - after))
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """The one stream that graphs of a device are made on: the library of products keeps 32 MiB for each it has met."""
+    stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return stream

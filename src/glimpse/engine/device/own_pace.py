@@ -50,11 +50,13 @@ class OwnPace:
         """`most`: the longest draft."""
         self._pacer, self._most = pacer, most
         self._rows: defaultdict[int, _Launched] = defaultdict(_Launched)
+        self._holds: tuple[tuple[int, ...], int] = (), 0
+        """Rows that are to step plainly, and for how many more steps."""
 
     def next(self, view: RowView, *, plain: bool = False) -> Move | Mixture:
         """What to launch now for these rows; `plain`: whatever they want, a plain step, which drops their drafts."""
         rows = [self._rows[slot] for slot in view.slots]
-        wants = [Want.PLAIN] * len(rows) if plain else self._ask(view, rows)
+        wants = [Want.PLAIN] * len(rows) if plain or self._foretold(view) else self._ask(view, rows)
         step = _step(wants, [row.pending for row in rows])
         for row, want in zip(rows, wants, strict=True):
             row.pending = row.pending + 1 if want is Want.DRAFT else 0
@@ -66,12 +68,19 @@ class OwnPace:
         """Forgets a row."""
         self._rows.pop(slot, None)
 
+    def _foretold(self, view: RowView) -> bool:
+        slots, left = self._holds
+        self._holds = slots, left - 1
+        return left > 0 and slots == view.slots
+
     def _ask(self, view: RowView, rows: list[_Launched]) -> list[Want]:
         slots, pending = list(view.slots), torch.tensor([row.pending for row in rows])
         left = (view.rows.limit - view.rows.committed_len)[slots] - 1  # the target adds a token of its own
         view.rows.draft_len[slots] = pending
         decisions = self._pacer.decide(view, (left.clamp(max=self._most) - pending).clamp(min=0).tolist())
-        return [_want(*of) for of in zip(rows, decisions.actions, decisions.room, strict=True)]
+        wants = [_want(*of) for of in zip(rows, decisions.actions, decisions.room, strict=True)]
+        self._holds = view.slots, decisions.holds if all(want is Want.PLAIN for want in wants) else 0
+        return wants
 
 
 def _want(row: _Launched, action: Action, room: int) -> Want:
