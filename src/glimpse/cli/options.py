@@ -37,7 +37,7 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, refresh, or a plug-in's name. "
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, or a plug-in's name. "
             "Default: lookup.",
             "--drafter",
         ),

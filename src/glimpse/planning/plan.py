@@ -80,7 +80,9 @@ class TablePrices:
 
     def draft(self) -> float:
         """See `Prices`."""
-        return self._seconds(Step(self.setting.batch, 1, self.setting.budget.positions(self.setting.context), gathers=True))
+        return self._seconds(
+            Step(self.setting.batch, 1, self.setting.budget.positions(self.setting.context), gathers=True)
+        )
 
     def begin(self) -> float:
         """See `Prices`."""
