@@ -43,22 +43,27 @@ def gain(pairs: Sequence[tuple[Run, Run]]) -> float:
 
 
 def followed(answer: Answer, budgets: Sequence[int]) -> dict:
-    """A cell: the answer under every arm and budget."""
-    arms = {f"{arm} {budget}": follow(arm, answer, budget) for arm in ARMS for budget in budgets}
+    """A cell: the answer under every arm; of each "rounds/nodes" for every budget, in one string to keep files small."""
     output = answer.ids[answer.prompt :]
-    facts = {"set": answer.set, "name": answer.name, "prompt": answer.prompt, "digest": digest(answer.ids)}
-    return {**facts, "distinct_4grams": distinct_share(output), "runs": arms}
+    facts = {"set": answer.set, "name": answer.name, "prompt": answer.prompt, "tokens": len(output)}
+    arms = {arm: [follow(arm, answer, budget) for budget in budgets] for arm in ARMS}
+    shown = {arm: " ".join(f"{rounds}/{nodes}" for rounds, _, nodes in runs) for arm, runs in arms.items()}
+    return {**facts, "digest": digest(answer.ids), "distinct_4grams": distinct_share(output), "runs": shown}
 
 
 class Cells:
     """The cells of one mode."""
 
-    def __init__(self, cells: Sequence[dict]) -> None:
-        self.cells = cells
+    def __init__(self, cells: Sequence[dict], budgets: Sequence[int]) -> None:
+        self.cells, self._budgets = cells, list(budgets)
 
     def runs(self, arm: str, budget: int, chosen: str | None = None) -> list[Run]:
         """One run an answer, of one set or of all."""
-        return [cell["runs"][f"{arm} {budget}"] for cell in self.cells if chosen in (None, cell["set"])]
+        return [self._run(cell, arm, budget) for cell in self.cells if chosen in (None, cell["set"])]
+
+    def _run(self, cell: dict, arm: str, budget: int) -> Run:
+        rounds, nodes = map(int, cell["runs"][arm].split()[self._budgets.index(budget)].split("/"))
+        return rounds, cell["tokens"], nodes
 
     def compared(self, first: str, second: str, budget: int, chosen: str | None = None) -> tuple[float, float, float]:
         """The gain of one arm over another, and its interval."""
@@ -112,7 +117,7 @@ def body(bench: Bench, folder: Path) -> Findings:
         paths = sorted(folder.glob(f"*-{mode}.npz"))[:: bench.settings["every"]]
         if not paths:
             raise GlimpseError(f"{folder} holds no *-{mode}.npz: run benchmarks.retrieval_answers first")
-        cells = Cells([bench.cell(path.stem, partial(followed, Answer.read(path), budgets)) for path in paths])
+        cells = Cells([bench.cell(path.stem, partial(followed, Answer.read(path), budgets)) for path in paths], budgets)
         tables += [lengths(mode, cells, budgets), gains(mode, cells, budgets)]
         found += targets(mode, cells, bench.settings["headline"])
     return Findings(found, tables)
