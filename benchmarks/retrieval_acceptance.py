@@ -43,7 +43,7 @@ def gain(pairs: Sequence[tuple[Run, Run]]) -> float:
 
 
 def followed(answer: Answer, budgets: Sequence[int]) -> dict:
-    """A cell: the answer under every arm; of each "rounds/nodes" for every budget, in one string to keep files small."""
+    """A cell: the answer under every arm; of each "rounds/nodes" for every budget, as one string: files stay small."""
     output = answer.ids[answer.prompt :]
     facts = {"set": answer.set, "name": answer.name, "prompt": answer.prompt, "tokens": len(output)}
     arms = {arm: [follow(arm, answer, budget) for budget in budgets] for arm in ARMS}
