@@ -85,7 +85,7 @@ def run(arm: LLM, ids: list[int], mode: str, tokens: int) -> dict:
 def measure(bench: Bench) -> dict[tuple[str, str], list[dict]]:
     """Cells by (mode, arm): one run a passage; a passage is read once for all of them."""
     settings, found, arms = bench.settings, {key: [] for key in CELLS}, {}
-    for index in range(settings["passages"]):
+    for index in range(settings["measured"]):
         names = {(mode, arm): f"{index} {mode} {arm}" for mode, arm in CELLS}
         if not bench.known(names.values()):
             passage = bench.passages(settings["prompt"], settings["passages"])[index]
@@ -141,8 +141,8 @@ def body(bench: Bench) -> Findings:
 SUITE = Suite(
     name="spine_acceptance",
     summary=__doc__.splitlines()[0],
-    settings={"prompt": 4000, "passages": 12, "tokens": 64, "modes": list(MODES)},
-    quick={"prompt": 400, "passages": 2, "tokens": 24},
+    settings={"prompt": 4000, "passages": 12, "measured": 12, "tokens": 64, "modes": list(MODES)},
+    quick={"prompt": 400, "passages": 2, "measured": 2, "tokens": 24},
     body=body,
 )
 
