@@ -79,26 +79,31 @@ class Cells:
         return sum(cell["distinct_4grams"] for cell in self.cells) / len(self.cells)
 
 
-def lengths(mode: str, cells: Cells, budgets: Sequence[int]) -> Table:
+def lengths(mode: str, cells: Cells, budget: int) -> Table:
     """Mean accepted lengths, the target's own token included."""
     rows = []
-    for budget in budgets:
-        for arm in ARMS:
-            each = [f"{tokens_a_round(cells.runs(arm, budget, name)):.2f}" for name in SETS]
-            every = cells.runs(arm, budget)
-            rows.append([f"{budget}", arm, *each, f"{tokens_a_round(every):.2f}", f"{nodes_a_round(every):.0f}"])
-    title = f"Tokens a round, {mode}, {cells.distinct:.0%} of the 4-grams distinct"
-    return Table(title, ("nodes", "source", *cells.heading(), "all", "drafted"), rows)
+    for arm in ARMS:
+        each, every = [tokens_a_round(cells.runs(arm, budget, name)) for name in SETS], cells.runs(arm, budget)
+        rows.append([arm, *(f"{value:.2f}" for value in (*each, tokens_a_round(every))), f"{nodes_a_round(every):.0f}"])
+    title = f"Tokens a round at {budget} nodes, {mode}, {cells.distinct:.0%} of the 4-grams distinct"
+    return Table(title, ("source", *cells.heading(), "all", "drafted"), rows)
 
 
-def gains(mode: str, cells: Cells, budgets: Sequence[int]) -> Table:
+def by_nodes(mode: str, cells: Cells, budgets: Sequence[int]) -> Table:
+    """The same over all answers, for each budget."""
+    rows = [[arm, *(f"{tokens_a_round(cells.runs(arm, budget)):.2f}" for budget in budgets)] for arm in ARMS]
+    return Table(f"Tokens a round by nodes, {mode}, all answers", ("source", *map(str, budgets)), rows)
+
+
+def gains(mode: str, cells: Cells, budget: int) -> Table:
     """RACER over each of its rivals, with intervals."""
     rows = []
-    for budget in budgets:
-        for rival in (*RIVALS, "automaton", "racer, half-half", "racer, contexts >= 2"):
-            each = [cells.compared("racer", rival, budget, name) for name in (*SETS, None)]
-            rows.append([f"{budget}", rival, *(f"{mid:+.2f} ({low:+.2f} to {high:+.2f})" for mid, low, high in each)])
-    return Table(f"RACER over others, tokens a round, {mode}", ("nodes", "over", *cells.heading(), "all"), rows)
+    for rival in (*RIVALS, "automaton", "racer, half-half", "racer, contexts >= 2"):
+        each = [cells.compared("racer", rival, budget, name) for name in (*SETS, None)]
+        rows.append([rival, *(f"{mid:+.2f} ({low:+.2f} to {high:+.2f})" for mid, low, high in each)])
+    return Table(
+        f"RACER at {budget} nodes over others, tokens a round, {mode}", ("over", *cells.heading(), "all"), rows
+    )
 
 
 def targets(mode: str, cells: Cells, budget: int) -> list[Target]:
@@ -112,14 +117,14 @@ def targets(mode: str, cells: Cells, budget: int) -> list[Target]:
 
 
 def body(bench: Bench, folder: Path) -> Findings:
-    budgets, found, tables = bench.settings["budgets"], [], []
+    budgets, headline, found, tables = bench.settings["budgets"], bench.settings["headline"], [], []
     for mode in MODES:
         paths = sorted(folder.glob(f"*-{mode}.npz"))[:: bench.settings["every"]]
         if not paths:
             raise GlimpseError(f"{folder} holds no *-{mode}.npz: run benchmarks.retrieval_answers first")
         cells = Cells([bench.cell(path.stem, partial(followed, Answer.read(path), budgets)) for path in paths], budgets)
-        tables += [lengths(mode, cells, budgets), gains(mode, cells, budgets)]
-        found += targets(mode, cells, bench.settings["headline"])
+        tables += [lengths(mode, cells, headline), gains(mode, cells, headline), by_nodes(mode, cells, budgets)]
+        found += targets(mode, cells, headline)
     return Findings(found, tables)
 
 

@@ -52,6 +52,6 @@ def test_the_suite_writes_a_result(tmp_path):
     given = suite(tmp_path)
     assert main(given, prove.ROOT, ["--quick", "--out", str(out), "--threads", "1"]) == 0
     result = read_result(out / "cpu-retrieval_acceptance.json")
-    assert len(result.tables) == 4
+    assert len(result.tables) == 6
     assert len(result.targets) == 16
     assert main(suite(out), prove.ROOT, ["--quick", "--out", str(out)]) == 1, "no answers there"
