@@ -27,6 +27,7 @@ from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_outp
 from glimpse.engine.request import Request
 from glimpse.engine.stream import follow
 from glimpse.engine.submit import make_requests
+from glimpse.errors import ArgumentError
 from glimpse.outputs import BrokenOff, Comparison, GenerationOutput, StreamChunk, TextStream
 from glimpse.sampling.noise import child_seed
 from glimpse.sampling.params import SamplingParams
@@ -64,6 +65,7 @@ class LLM:
         budget_floor: int | None = None,
         refresh_sets: str | None = None,
         refresh_layer: int | None = None,
+        exact: str = "tokens",
         reserve: str = "full",
         prefix_reuse: bool = True,
         dtype: str = "auto",
@@ -75,8 +77,8 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         options = EngineOptions(
-            drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, reserve,
-            prefix_reuse,
+            drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, exact,
+            reserve, prefix_reuse,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)
@@ -104,9 +106,17 @@ class LLM:
         self._asked = 0
 
     def variant(self, **options: Any) -> LLM:
-        """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...)."""
+        """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...).
+
+        Raises ArgumentError for another `exact`: what the cache holds was computed in this one's way.
+        """
+        asked = self.options.changed(**options)
+        if asked.exact != self.options.exact:
+            raise ArgumentError(
+                f"exact {asked.exact!r} over a cache of exact {self.options.exact!r}; open an LLM of its own"
+            )
         other = LLM.__new__(LLM)
-        other._set_up(self._loaded, self.options.changed(**options), self._seed, self._progress)
+        other._set_up(self._loaded, asked, self._seed, self._progress)
         return other
 
     @property
@@ -146,6 +156,7 @@ class LLM:
             "draft_tokens": parts.pacer.most,
             "budget": parts.budget.share if parts.drafter.needs_forward else None,
             "budget_floor": parts.budget.floor if parts.drafter.needs_forward else None,
+            "exact": self.options.exact,
             "reserve": self.options.reserve,
             "prefix_reuse": self.options.prefix_reuse,
             "dtype": str(parts.decoder.dtype).removeprefix("torch."),

@@ -70,6 +70,14 @@ class ModelOptions:
     refresh_layer: Annotated[
         int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
     ] = None
+    exact: Annotated[
+        str | None,
+        option(
+            _MODEL,
+            "tokens, or bitwise: the same bits in any batch and with any draft, slower, GPU only. Default: tokens.",
+            "--exact",
+        ),
+    ] = None
     dtype: Annotated[
         str | None, option(_MODEL, "float32, bfloat16, float16 or auto: bfloat16 on a GPU, else float32.", "--dtype")
     ] = None

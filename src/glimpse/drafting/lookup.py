@@ -75,6 +75,11 @@ class LookupDrafter:
         """With the default range of matches."""
         return cls()
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """The range of matches, among the effective settings."""
+        return {"min_match": self.min_match, "max_match": self.max_match}
+
     def admit(self, rows: RowView) -> None:
         """Indexes the prompts."""
         for slot in rows.slots:

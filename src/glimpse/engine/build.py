@@ -62,6 +62,11 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     drafter or pacer, and where the engine's state does not fit the memory.
     """
     parts = make_parts(loaded, options)
+    if options.exact == "bitwise" and (loaded.pool.device.type != "cuda" or find_spec("triton") is None):
+        raise ArgumentError(
+            "exact 'bitwise' needs a CUDA GPU and Triton: a CPU's products round otherwise with the number of rows; "
+            "exact 'tokens' differs from plain decoding in near ties only"
+        )
     if loaded.pool.device.type != "cuda" or find_spec("triton") is None:
         return Engine(parts, options)
     from glimpse.engine.device.build import device_engine  # imports triton

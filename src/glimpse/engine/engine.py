@@ -19,6 +19,7 @@ from glimpse.engine.phases import PhasePlanner
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
 from glimpse.engine.settle import Settler
+from glimpse.sampling.params import ResolvedParams
 
 
 class Engine:
@@ -46,6 +47,10 @@ class Engine:
     def facts(self) -> Mapping[str, object]:
         """Nothing of note."""
         return {}
+
+    def refuses(self, params: ResolvedParams) -> str | None:
+        """Nothing."""
+        return None
 
     def prefill_left(self, request: Request) -> int:
         """Prompt tokens of a running request that no forward has read yet."""

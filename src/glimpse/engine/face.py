@@ -14,6 +14,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
 from glimpse.errors import GlimpseError
+from glimpse.sampling.params import ResolvedParams
 
 _ARRIVALS = count(1)
 
@@ -40,6 +41,9 @@ class EngineFace(Protocol):
     @property
     def facts(self) -> Mapping[str, object]:
         """What is worth reporting of how it runs, by name."""
+
+    def refuses(self, params: ResolvedParams) -> str | None:
+        """Why it does not decode with these parameters, in one line; None if it does."""
 
     def prefill_left(self, request: Request) -> int:
         """Prompt tokens of a request that no forward has read yet."""

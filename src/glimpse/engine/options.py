@@ -17,6 +17,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "draft_tokens": checks.Integer(0, 256),
     "budget": checks.Number(0, 1, open_low=True),
     "budget_floor": checks.Integer(0),
+    "exact": checks.Choice("tokens", "bitwise"),
     "reserve": checks.Choice("full", "next"),
     "prefix_reuse": checks.flag,
     "refresh_sets": checks.text,
@@ -49,6 +50,9 @@ class EngineOptions:
     refresh_layer: int | None = None
     """The layer, from 0, at which the drafter `refresh` reads everything; None leaves it to the drafter."""
 
+    exact: str = "tokens"
+    """"tokens": what the target would write, near ties of rounding apart; "bitwise": the same bits in any batch and
+    with any draft, slower, on a GPU only."""
     reserve: str = "full"
     """Pages that a request must find to be taken in: "full", those of the longest output it may have; "next", those of
     its next steps, so that more run at once, and the youngest is put back (and read again later) when pages run out."""

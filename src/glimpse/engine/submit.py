@@ -15,7 +15,10 @@ from glimpse.speculation import Speculation
 
 
 def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params: SamplingParams) -> list[Request]:
-    """The `n` requests of one prompt. Raises ArgumentError for an empty or overlong prompt, or an id out of range."""
+    """The `n` requests of one prompt.
+
+    Raises ArgumentError for an empty or overlong prompt, an id out of range, or parameters that the engine refuses.
+    """
     checkpoint, context = loaded.checkpoint, loaded.context
     _check_prompt(prompt, checkpoint.spec.vocab_size, context)
     resolved = resolve(
@@ -25,6 +28,9 @@ def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params:
         vocab_size=checkpoint.spec.vocab_size,
         encode=lambda text: checkpoint.tokenizer.encode(text, add_special_tokens=False),
     )
+    reason = engine.refuses(resolved)
+    if reason:
+        raise ArgumentError(reason)
     return [_request(loaded, engine, prompt, resolved.child(index), index) for index in range(resolved.n)]
 
 

@@ -1,6 +1,10 @@
-"""Repairs of Triton 3.6's interpreter: bounds of loops under numpy 2.4 and up, and products of bfloat16."""
+"""Repairs of Triton 3.6's interpreter: bounds of loops under numpy 2.4 and up, products of bfloat16, and such as do not
+depend on where a row stands."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import triton.language as tl
 from triton.runtime import interpreter
@@ -30,3 +34,22 @@ def repair() -> None:
     """Lets loops run to bounds that a kernel loaded or computed, and multiplies bfloat16 by its values."""
     interpreter._patch_lang_tensor = _patched
     interpreter.InterpreterBuilder.create_dot = _dot
+
+
+@contextmanager
+def even_products() -> Iterator[None]:
+    """Products summed in float64 and then rounded: numpy's own depend in the last bit on a row's place and company."""
+
+    def product(self, a, b, added, *rest):
+        wide = interpreter.TensorHandle(added.data.astype("float64"), tl.float64)
+        a, b = (_wide(each) for each in (a, b))
+        a, b = (interpreter.TensorHandle(each.data.astype("float64"), tl.float64) for each in (a, b))
+        found = _create_dot(self, a, b, wide, *rest)
+        return interpreter.TensorHandle(found.data.astype(added.data.dtype), added.dtype.scalar)
+
+    before = interpreter.InterpreterBuilder.create_dot
+    interpreter.InterpreterBuilder.create_dot = product
+    try:
+        yield
+    finally:
+        interpreter.InterpreterBuilder.create_dot = before

@@ -17,6 +17,8 @@ from glimpse.errors import ArgumentError
 
 TREE = 16
 """Queries a row from which a tree is meant."""
+JOINED = 8
+"""Pieces of one length that a joining program reads at once."""
 PRODUCT_FROM = 64
 """Folded rows from which the importance is summed by a matrix product: below, adding up is faster."""
 
@@ -50,6 +52,19 @@ class PagedConfig:
     """Folded rows (queries times the group) that a program takes at most; more are shared out to several."""
     linked: bool = False
     """Programmatic dependent launch (`linked`)."""
+    piece: int = 0
+    """Positions of every piece, a multiple of the block; 0: as fill the machine."""
+    longest: int = 0
+    """With a `piece`: positions that a row may have."""
+
+    @classmethod
+    def bitwise(cls, longest: int, device: torch.device) -> PagedConfig:
+        """One cut for all batches and widths, so that a token's result is the same bits in each.
+
+        Pieces begin at multiples of 512. A program's matrix has 16 rows however many are meant: with more, warps would
+        share out a row's sum otherwise, and the matrix units have other instructions from 64 on.
+        """
+        return cls(block=64, warps=2, tile=16, linked=links(device), piece=512, longest=longest)
 
     @classmethod
     def fit(cls, shape: HeadShape, rows: int, queries: int, device: torch.device) -> PagedConfig:
@@ -108,14 +123,21 @@ class Paged:
         self.folded = padded(shape.group * min(queries, max(1, self.config.tile // shape.group)), 16)
         self.counted = min(queries, self.folded // shape.group)
         self.tiles = -(-queries // self.counted)
-        items = int(self.config.waves * processors(device) / (shape.kv_heads * self.tiles))
-        self.splits = Splits.empty(rows, items, self.config.block, device)
+        self.splits = self._splits(device)
         parts = (self.splits.items, shape.kv_heads, self.tiles, self.folded)
         self.part_lse = torch.empty(parts, dtype=torch.float32, device=device)
         self.part_out = torch.empty(*parts, shape.head_dim, dtype=torch.float32, device=device)
         # A joining program reads a row's usual pieces at once, as long as they fit into its registers.
-        usual = padded(-(-self.splits.items // rows), 2)
+        usual = JOINED if self.config.piece else padded(-(-self.splits.items // rows), 2)
         self.chunk = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
+
+    def _splits(self, device: torch.device) -> Splits:
+        config, rows = self.config, self.rows
+        if config.piece:
+            items = rows * -(-config.longest // config.piece)
+            return Splits.empty(rows, items, config.block, device, config.piece // config.block)
+        items = int(config.waves * processors(device) / (self.shape.kv_heads * self.tiles))
+        return Splits.empty(rows, items, config.block, device)
 
     def plan(self, lengths: Tensor) -> None:
         """Shares out rows of `lengths` [rows] int32, the rows' own tokens counted in; 0: idle."""

@@ -78,6 +78,16 @@ class NarrowConfig:
         fitting = (config for most, config in MEASURED if tokens <= most)
         return replace(next(fitting, MEASURED[-1][1]), linked=linked)
 
+    @classmethod
+    def bitwise(cls, tokens: int, linked: bool) -> NarrowConfig:
+        """For `tokens` tokens, each of whose results is the same bits whatever the number.
+
+        The inner dimension is taken in one order, by one instruction of the matrix units; norms are launches of their
+        own, one program a token.
+        """
+        tile = Tile(64, min(max(padded(tokens, 16), 16), 64), block=64, stages=4)
+        return cls(tile, tile, tile, tile, linked)
+
 
 MEASURED = [
     (8, NarrowConfig(

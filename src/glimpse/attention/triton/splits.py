@@ -4,6 +4,8 @@ Flash-Decoding (Dao, Haziza, Massa, Sizov, 2023) cuts every row into the same nu
 the same length instead, so that one long row among short ones takes most of the programs: the piece is the shortest for
 which all rows together need at most `items` pieces, found by bisection in the kernel.
 
+Or pieces have one length given beforehand, whatever the rows are: then nothing depends on who shares the batch.
+
 Borders stay where they are while rows grow, so that a token's sums are grouped alike whether it is decoded or verified:
 a piece's length has four significant bits, and a row's last piece takes what is left.
 """
@@ -20,21 +22,9 @@ from torch import Tensor
 from glimpse.attention.triton.sizes import padded
 
 
-@triton.jit(do_not_specialize=["rows", "items"])
-def _split_kernel(
-    lengths: tl.tensor,
-    work: tl.tensor,
-    first: tl.tensor,
-    rows: tl.tensor,
-    items: tl.tensor,
-    UNIT: tl.constexpr,
-    ROWS: tl.constexpr,
-    ITEMS: tl.constexpr,
-) -> None:
-    me = tl.program_id(0)
-    index = tl.arange(0, ROWS)
-    length = tl.load(lengths + index, mask=index < rows, other=0)
-    units = (length + UNIT - 1) // UNIT
+@triton.jit
+def _shortest(units: tl.tensor, items: tl.tensor) -> tl.tensor:
+    """The shortest piece, of four significant bits, for which all rows together need at most `items`."""
     low = tl.full((), 1, tl.int32)
     high = tl.maximum(tl.max(units, 0), 1)
     while low < high:
@@ -45,7 +35,28 @@ def _split_kernel(
     grain = tl.full((), 1, tl.int32)
     while grain * 16 <= low:
         grain *= 2
-    share = (low + grain - 1) // grain * grain
+    return (low + grain - 1) // grain * grain
+
+
+@triton.jit(do_not_specialize=["rows", "items"])
+def _split_kernel(
+    lengths: tl.tensor,
+    work: tl.tensor,
+    first: tl.tensor,
+    rows: tl.tensor,
+    items: tl.tensor,
+    UNIT: tl.constexpr,
+    SHARE: tl.constexpr,
+    ROWS: tl.constexpr,
+    ITEMS: tl.constexpr,
+) -> None:
+    me = tl.program_id(0)
+    index = tl.arange(0, ROWS)
+    length = tl.load(lengths + index, mask=index < rows, other=0)
+    units = (length + UNIT - 1) // UNIT
+    share = tl.full((), SHARE, tl.int32)
+    if SHARE == 0:
+        share = _shortest(units, items)
     pieces = (units + share - 1) // share
     before = tl.sum(tl.where(index < me, pieces, 0), 0)
     mine = tl.sum(tl.where(index == me, pieces, 0), 0)
@@ -74,17 +85,19 @@ class Splits:
     """[3, items] int32: row (-1: idle), first position, position after the last."""
     first: Tensor
     """[rows + 1] int32: each row's first piece."""
+    share: int = 0
+    """Units of every piece; 0: the fewest for which the pieces are `items`."""
 
     @classmethod
-    def empty(cls, rows: int, items: int, unit: int, device: torch.device) -> Splits:
-        """Buffers for `rows` rows; `items` is raised to `rows` where it is less."""
+    def empty(cls, rows: int, items: int, unit: int, device: torch.device, share: int = 0) -> Splits:
+        """Buffers for `rows` rows; `items` is raised to `rows` where it is less. With a `share` it must be enough."""
         items = max(rows, items)
         work = torch.full((3, items), -1, dtype=torch.int32, device=device)
-        return cls(rows, items, unit, work, torch.zeros(rows + 1, dtype=torch.int32, device=device))
+        return cls(rows, items, unit, work, torch.zeros(rows + 1, dtype=torch.int32, device=device), share)
 
     def update(self, lengths: Tensor) -> None:
         """Splits rows of `lengths` [rows] int32 anew; 0 gives no piece."""
         _split_kernel[(self.rows + 1,)](
             lengths, self.work, self.first, self.rows, self.items,
-            UNIT=self.unit, ROWS=padded(self.rows, 2), ITEMS=padded(self.items, 2), num_warps=1,
+            UNIT=self.unit, SHARE=self.share, ROWS=padded(self.rows, 2), ITEMS=padded(self.items, 2), num_warps=1,
         )  # fmt: skip

@@ -23,15 +23,20 @@ _ADVICE = "the rows' state does not fit; lower max_batch_size or max_context"
 def device_engine(parts: Parts, options: EngineOptions) -> EngineFace:
     """The device engine over these parts, with an eager one inside; an eager one alone for what only that can do.
 
-    Raises GlimpseError where the rows' state does not fit the memory.
+    Raises GlimpseError where the rows' state does not fit the memory, and ArgumentError where the bitwise mode is asked
+    for and cannot be had.
     """
-    reason = why_not_engine(parts)
+    reason, bitwise = why_not_engine(parts), options.exact == "bitwise"
     if reason is None:
         try:
-            core = within_memory(lambda: _core(parts), parts.pool.device, _ADVICE)
+            core = within_memory(lambda: _core(parts, bitwise=bitwise), parts.pool.device, _ADVICE)
             return DeviceEngine(parts, _eager(parts, options), core)
         except ArgumentError as error:
+            if bitwise:
+                raise
             reason = str(error)
+    if bitwise:
+        raise ArgumentError(f"exact 'bitwise' runs as CUDA graphs only, which rules out: {reason}")
     return CountedEngine(parts, options, lambda request: reason)
 
 
@@ -41,7 +46,7 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
     return CountedEngine(apart, options, lambda request: why_not_request(request.params) or "")
 
 
-def _core(parts: Parts) -> Core:
+def _core(parts: Parts, *, bitwise: bool) -> Core:
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
     most = max(1, min(parts.pacer.most, LONGEST))
@@ -52,4 +57,4 @@ def _core(parts: Parts) -> Core:
         recall = DeviceRecall.empty(
             spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device
         )  # fmt: skip
-    return Core(decoder, pool, rows, recall, RoundSettings(budget), parts.sampler.vocab)
+    return Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)

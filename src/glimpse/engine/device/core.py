@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import HeadShape
+from glimpse.attention.triton.attention import HeadShape, Paged, PagedConfig
 from glimpse.attention.triton.mixed import Want
 from glimpse.attention.triton.select import Selection
 from glimpse.cache.pool import PagePool
@@ -35,7 +35,8 @@ class Core:
         spec, device = decoder.spec, decoder.device
         self.decoder, self.pool, self.rows, self.settings, self.vocab = decoder, pool, rows, settings, vocab
         self.shape = HeadShape(spec.heads, spec.kv_heads, spec.head_dim)
-        self.forward = FusedForward(decoder, pool, rows.tokens.shape[1])
+        self.width = rows.tokens.shape[1]
+        self.forward = FusedForward(decoder, pool, self.width, bitwise=settings.bitwise)
         self.embedding = dense_embedding(decoder)
         self.version = 0
         """Counts changes of the rows' sampling settings and seeds."""
@@ -65,6 +66,12 @@ class Core:
     def drafts(self) -> bool:
         """Whether there are recall sets."""
         return self._recall is not None
+
+    def paged(self, rows: int, queries: int) -> Paged:
+        """Attention of `rows` rows of `queries` tokens that read everything."""
+        device = self.decoder.device
+        config = PagedConfig.bitwise(self.width, device) if self.settings.bitwise else None
+        return Paged(self.shape, rows, queries, self.pool.page_size, device, config)
 
     def choose_sets(self, learn: Learn) -> None:
         """Chooses the sets of all rows anew from `recall.fresh`, of `scored` and `known` positions; 0: idle."""

@@ -27,6 +27,7 @@ from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
+from glimpse.sampling.params import ResolvedParams
 
 _WHILE_RUNNING = "the step's requests are lost; run fewer at once (max_batch_size) or shorter ones (max_context)"
 
@@ -79,6 +80,11 @@ class DeviceEngine:
         """How many graphs there are, what memory they take, and how many were given up for others."""
         graphs = self._launcher.graphs
         return {"graphs": len(graphs), "graph_bytes": graphs.bytes, "graphs_dropped": graphs.dropped}
+
+    def refuses(self, params: ResolvedParams) -> str | None:
+        """Whatever would run eagerly, where bits count: that is other kernels."""
+        reason = why_not_request(params) if self._core.settings.bitwise else None
+        return f"{reason}, which runs eagerly only: not with exact 'bitwise'" if reason else None
 
     def prefill_left(self, request: Request) -> int:
         """Prompt tokens of a request that no forward has read yet."""

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from glimpse.attention.triton.fused import rms_norm, rotate_and_store, silu_mul
 from glimpse.attention.triton.narrow import Narrow, NarrowConfig
+from glimpse.attention.triton.product import product
 from glimpse.attention.triton.sizes import links
 from glimpse.cache.pool import PagePool
-from glimpse.engine.device.narrow import NarrowLayer, narrow_layers
+from glimpse.engine.device.narrow import NarrowLayer, bitwise_layers, narrow_layers, plain_weight
 from glimpse.errors import ArgumentError
 from glimpse.model import Decoder
 from glimpse.model.decoder import Layer, Norm
@@ -26,15 +27,20 @@ class FusedForward:
     Raises ArgumentError for rotary scaling that depends on the length (`dynamic`): its angles are not a table.
     """
 
-    def __init__(self, decoder: Decoder, pool: PagePool, width: int, narrow: NarrowConfig | None = None) -> None:
-        """`width`: positions go from 0 to width - 1."""
+    def __init__(
+        self, decoder: Decoder, pool: PagePool, width: int, narrow: NarrowConfig | None = None, *, bitwise: bool = False
+    ) -> None:
+        """`width`: positions go from 0 to width - 1. `bitwise`: see `RoundSettings`; raises ArgumentError for a model
+        that cannot be computed so."""
         if decoder.rotary.spec.scaling.by_length:
             raise ArgumentError("dynamic rotary scaling changes with the length; it runs on the eager path only")
         self._decoder, self._pool = decoder, pool
         positions = torch.arange(width, device=decoder.device)
         rotation = decoder.rotary.at(positions, positions + 1, decoder.dtype)
         self._cos, self._sin = rotation.cos.contiguous(), rotation.sin.contiguous()
-        self._layers, self._linked = narrow_layers(decoder), links(decoder.device)
+        self._layers = bitwise_layers(decoder) if bitwise else narrow_layers(decoder)
+        self._linked, self._bitwise = links(decoder.device), bitwise
+        self._head = plain_weight(decoder.head) if bitwise else None
         self.narrow = narrow
         """How launches of narrow models are cut up; None: by the number of tokens."""
         self._narrows: dict[tuple[int, NarrowConfig], Narrow] = {}
@@ -48,7 +54,7 @@ class FusedForward:
 
         Keys and values go to the pool.
         """
-        if self._layers and len(embedded) <= Narrow.MOST:
+        if self._layers and (self._bitwise or len(embedded) <= Narrow.MOST):
             return self._narrow(self._layers, embedded, positions, slots, mix)
         decoder, residual = self._decoder, embedded
         x = _norm(residual, decoder.layers[0].attention_norm)
@@ -59,6 +65,10 @@ class FusedForward:
             x = _norm(attended, layer.mlp_norm, residual)
             x = _norm(layer.down(silu_mul(layer.gate_up(x))), following, residual)
         return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[N, vocab] of what a call returned, [N, hidden]."""
+        return self._decoder.head(hidden) if self._head is None else product(hidden, self._head, linked=self._linked)
 
     def _queries(self, index: int, layer: Layer, x: Tensor, positions: Tensor, slots: Tensor) -> Tensor:
         spec, pool = self._decoder.spec, self._pool
@@ -86,7 +96,8 @@ class FusedForward:
 
     def _launches(self, tokens: int) -> Narrow:
         """Kept, for graphs hold on to their buffers."""
-        config, decoder = self.narrow or NarrowConfig.fit(tokens, self._linked), self._decoder
+        decoder, fit = self._decoder, NarrowConfig.bitwise if self._bitwise else NarrowConfig.fit
+        config = self.narrow or fit(tokens, self._linked)
         key = tokens, config
         if key not in self._narrows:
             self._narrows[key] = Narrow(tokens, decoder.spec.hidden_size, decoder.device, config)

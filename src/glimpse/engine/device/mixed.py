@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import Importance, Paged
+from glimpse.attention.triton.attention import Importance
 from glimpse.attention.triton.mixed import MixedFed, feed_mixed
 from glimpse.attention.triton.picking import Picks, Sample
 from glimpse.attention.triton.recalled import Recalled
@@ -41,7 +41,7 @@ class Mixed:
             raise ArgumentError("the exact statistic is kept by steps of all rows; a mixed step is of some")
         self._core, self._rows, self._tokens, self._queries = core, rows, tokens, queries
         self._recall, self._kept = core.recall.first(size), (core.scored[:size], core.known[:size])
-        self._paged = Paged(core.shape, size, queries, page_size, device)
+        self._paged = core.paged(size, queries)
         self._recalled = Recalled(core.shape, size, page_size, device)
         self._sample = Sample(tokens, core.vocab, device, role=Role.TARGET)
 
@@ -52,7 +52,7 @@ class Mixed:
         fed, core = made.fed, self._core
         hidden = core.forward(fed.embedded, fed.positions, fed.slots, self._attention(made, drafts, learns))
         picks = self._sample(
-            core.decoder.head(hidden), self._rows.settings, self._rows.seeds, fed.positions, ahead=1,
+            core.forward.logits(hidden), self._rows.settings, self._rows.seeds, fed.positions, ahead=1,
             owners=made.ragged.owners,
         )  # fmt: skip
         if drafts:

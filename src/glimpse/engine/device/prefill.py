@@ -30,9 +30,9 @@ class Scores:
     """[layers, heads] float32."""
 
 
-def chunk_of(pending: int) -> int:
+def chunk_of(pending: int, most: int = CHUNK) -> int:
     """How many of the `pending` tokens of a prompt to read next: chunks are equal, so that the last has queries."""
-    return math.ceil(pending / math.ceil(pending / CHUNK))
+    return math.ceil(pending / math.ceil(pending / most))
 
 
 @torch.inference_mode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from glimpse.cache.rows import Rows
+from glimpse.engine.device.bitwise import PART, BitwiseReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
@@ -16,19 +17,21 @@ class Reader:
 
     def __init__(self, core: Core, rows: Rows, seats: Seats) -> None:
         self._core, self._rows, self._seats = core, rows, seats
+        self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
+        self._most = CHUNK if self._bitwise is None else PART
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
 
     def step(self) -> None:
-        """Reads up to `CHUNK` prompt tokens."""
+        """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""
         have = 0
-        while self.queue and (have == 0 or have + self._next() <= CHUNK):
+        while self.queue and (have == 0 or have + self._next() <= self._most):
             have += self._read(self.queue[0])
 
     def _next(self) -> int:
         """Tokens of the next part."""
         seat = self.queue[0]
-        return chunk_of(seat.request.length - int(self._rows.verified_len[seat.slot]))
+        return chunk_of(seat.request.length - int(self._rows.verified_len[seat.slot]), self._most)
 
     def _read(self, seat: Seat) -> int:
         core, length, count = self._core, seat.request.length, self._next()
@@ -37,7 +40,10 @@ class Reader:
         tokens = upload(self._rows.tokens[seat.slot, start:stop], core.decoder.device)
         scores = self._scores() if last and core.drafts else None
         self._throttle()
-        read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
+        if self._bitwise is None:
+            read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
+        else:
+            self._bitwise.read(seat.sequence, tokens, start, scores)
         # The first decoding step reads the last token again.
         self._rows.verified_len[seat.slot] = stop - last
         if last:

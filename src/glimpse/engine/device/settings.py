@@ -15,6 +15,8 @@ class RoundSettings:
     budget: RecallBudget
     decay: float = 0.5
     """What is left of a position's importance after a round (docs/performance-gpu.md)."""
+    bitwise: bool = False
+    """A token's result is the same bits whoever shares its batch, and however many are verified with it (`bitwise`)."""
     window: int = 0
     """Instead of the kernels' statistic, the paper's exact one over that many accepted queries (16 there): slow."""
 

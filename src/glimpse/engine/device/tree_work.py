@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import Paged
 from glimpse.attention.triton.rows import feed
 from glimpse.attention.triton.trees import QUERIES, branch, commit_tree, compact
 from glimpse.engine.device.choose import Choose
@@ -31,7 +30,7 @@ class TreeWork:
         """[size, queries - 1]: each node's parent among its row's nodes, parents first; -1: the last committed token.
         The nodes' tokens stand in the rows' `tokens` behind `length`, their number in `drafted`."""
         self.choose = Choose(self._rows, queries, core.vocab)
-        self._paged = Paged(core.shape, size, queries, core.pool.page_size, device)
+        self._paged = core.paged(size, queries)
 
     def verify(self) -> None:
         """Verifies each row's tree, commits the accepted path and the target's own token; the cache follows."""
@@ -48,7 +47,7 @@ class TreeWork:
             return self._paged(q, keys, values, rows.table, fed.lengths, counts=fed.counts, tree=seen)
 
         hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
-        picks = self.choose(core.decoder.head(hidden), fed.positions)
+        picks = self.choose(core.forward.logits(hidden), fed.positions)
         paths = commit_tree(
             rows.tokens, fed, self.parents, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active,
             rows.limit, rows.report.verdict,

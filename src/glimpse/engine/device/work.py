@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from glimpse.attention.triton.attention import Importance, Paged
+from glimpse.attention.triton.attention import Importance
 from glimpse.attention.triton.recalled import Recalled
 from glimpse.attention.triton.rows import Fed, commit, feed, record
 from glimpse.engine.device.choose import Choose
@@ -29,7 +29,7 @@ class Work:
         if core.window is not None and size != core.rows.size:
             raise ArgumentError(f"the exact statistic of {core.rows.size} rows cannot be kept for {size} of them")
         self.choose = Choose(self._rows, queries, core.vocab)
-        self._paged = Paged(core.shape, size, queries, core.pool.page_size, device)
+        self._paged = core.paged(size, queries)
         self._recall = core.recall.first(size) if core.drafts else None
         self._recalled = Recalled(core.shape, size, core.pool.page_size, device) if queries == 1 else None
         self._kept = core.scored[:size], core.known[:size]
@@ -53,7 +53,7 @@ class Work:
             return recalled(q, keys, values, slots, recall.count, recall.base, fed.lengths, rows.table)
 
         hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
-        chosen = self.choose(core.decoder.head(hidden), fed.positions)
+        chosen = self.choose(core.forward.logits(hidden), fed.positions)
         record(
             rows.tokens, fed.positions, chosen.tokens, chosen.probabilities, chosen.entropies, rows.drafted,
             fed.lengths, rows.confidence, rows.entropy,
@@ -74,7 +74,7 @@ class Work:
             return paged(q, keys, values, rows.table, fed.lengths, counts=fed.counts, importance=importance)
 
         hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
-        picks = self.choose(core.decoder.head(hidden), fed.positions)
+        picks = self.choose(core.forward.logits(hidden), fed.positions)
         core.known.zero_()
         commit(
             rows.tokens, fed, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active, rows.limit,

@@ -1,0 +1,79 @@
+"""Prompts in the bitwise mode: read by the kernels that decode, a few queries of one row at a time.
+
+A token's keys, values and logits then come to the same bits whether it is read with a prompt, decoded alone or verified
+with others, in any batch: linears take the inner dimension in one order (`NarrowConfig.bitwise`, `product`), attention
+cuts positions at the same places (`PagedConfig.bitwise`), and all else is computed token by token. So drafts, batches,
+preemption and shared prompts change nothing, where in the other mode near ties may fall otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glimpse.attention.triton.attention import Paged
+from glimpse.cache.sequence import Sequence
+from glimpse.engine.device.core import Core
+from glimpse.engine.device.mail import upload
+from glimpse.engine.device.prefill import QUERIES, Scores, weigh
+
+PART = 256
+"""Prompt tokens in one forward, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A part of a prompt as rows of a few queries each, all with the prompt's pages."""
+
+    lengths: Tensor
+    """[rows] int32: positions up to each row's last token, that counted in; 0: there is no such row."""
+    counts: Tensor
+    """[rows] int32: tokens of each row."""
+    table: Tensor
+    """[rows, pages] int32."""
+
+
+class BitwiseReader:
+    """Reads parts of prompts into the pool."""
+
+    def __init__(self, core: Core) -> None:
+        self._core, group = core, core.shape.group
+        self._queries = max(1, 16 // group)
+        self._paged: Paged | None = None
+
+    def read(self, sequence: Sequence, tokens: Tensor, start: int, scores: Scores | None = None) -> None:
+        """Reads `tokens` [n] int64, at most `PART`, into the positions of `sequence` from `start` on.
+
+        Leaves the importance that the last tokens give to all positions in `scores`.
+        """
+        core, stop = self._core, start + len(tokens)
+        positions = torch.arange(start, stop, device=tokens.device)
+        held = torch.cat([torch.arange(first, first + count) for first, count in sequence.extents(0, stop)])
+        slots = upload(held, tokens.device)
+        rows, paged = self._rows(sequence, len(tokens), start), self._attention()
+        paged.plan(rows.lengths)
+
+        def mix(layer: int, q: Tensor) -> Tensor:
+            keys, values = core.pool.keys[layer], core.pool.values[layer]
+            if scores is not None:
+                weigh(q[-QUERIES:], keys.index_select(1, slots), scores.fresh[layer], scores.reference[layer])
+            return paged(q, keys, values, rows.table, rows.lengths, counts=rows.counts)
+
+        core.forward(core.forward.embed(tokens), positions, slots[start:], mix)
+
+    def _attention(self) -> Paged:
+        """Made when first needed, and for the largest part: buffers of 512 positions a piece are no small thing."""
+        if self._paged is None:
+            self._paged = self._core.paged(-(-PART // self._queries), self._queries)
+        return self._paged
+
+    def _rows(self, sequence: Sequence, count: int, start: int) -> _Rows:
+        device, queries = self._core.decoder.device, self._queries
+        begins = torch.arange(-(-PART // queries)) * queries
+        counts = (count - begins).clamp(0, queries)
+        lengths = torch.where(counts > 0, start + begins + counts, 0)
+        pages = upload(torch.tensor(sequence.pages, dtype=torch.int32), device)
+        sent = upload(torch.stack((lengths, counts)).to(torch.int32), device)
+        return _Rows(sent[0], sent[1], pages.expand(len(begins), -1))

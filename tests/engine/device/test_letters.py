@@ -1,0 +1,68 @@
+"""What a report says of each device row reaches the request that sat there at the launch, and the host's row of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import torch
+
+from glimpse.cache.pool import CacheShape, PagePool
+from glimpse.cache.rows import Rows
+from glimpse.cache.sequence import Sequence
+from glimpse.engine.commit import Committer
+from glimpse.engine.device.graphs import Ran
+from glimpse.engine.device.mail import Mail, Mark
+from glimpse.engine.device.report import Report
+from glimpse.engine.device.seats import Seat
+from glimpse.engine.device.settle import DeviceSettler, Launched
+from glimpse.engine.request import Request
+from glimpse.sampling import SamplingParams
+from glimpse.speculation import Speculation
+
+PROMPT, MOST = [5, 6, 7, 8], 3
+
+
+class Texts:
+    """A text stream without text."""
+
+    def push(self, token):
+        return ""
+
+    def flush(self):
+        return ""
+
+
+class Quiet:
+    """A pacer, a drafter and costs that hear without a word."""
+
+    def observe(self, *_):
+        pass
+
+    absorb = observe
+
+
+def request() -> Request:
+    committer = Committer(Texts(), max_tokens=30, context_room=30)
+    return Request(PROMPT, SamplingParams(seed=0).resolve({}), committer, Speculation("sparse", "fixed", "coupled"), 34)
+
+
+def test_every_request_gets_its_own_rows_tokens():
+    """Three device rows over other slots of the host; of the tokens reported, as many count as were committed."""
+    rows, pool = Rows(4, 48, MOST), PagePool(CacheShape(1, 1, 8), 12, 16, torch.float32)
+    seats = [Seat(request(), slot, Sequence(pool, 48)) for slot in (2, 0, 3)]
+    for seat in seats:
+        rows.open(seat.slot, PROMPT, seat.sequence, 34)
+    report = Report.empty(4, MOST, "cpu")
+    report.verdict.committed.copy_(torch.arange(100, 116).view(4, MOST + 1))
+    report.verdict.counts[:3], report.verdict.judged[:3] = torch.tensor([1, 4, 2]), torch.tensor([3, 3, 2])
+    letter, arrived = Mail(report).send()
+    parts = SimpleNamespace(rows=rows, pacer=Quiet(), drafter=Quiet(), costs=Quiet())
+    launched = Launched(tuple(seats), True, Ran(graph=True), 1, (), letter, arrived)
+    progress = DeviceSettler(parts, drafts=True, waits=False).settle(launched)
+    right = [[100], [104, 105, 106, 107], [108, 109]]
+    assert [list(seat.request.committer.token_ids) for seat in seats] == right
+    assert [made.accepted for made in progress] == [0, 3, 1]
+    for seat, own in zip(seats, right, strict=True):
+        assert rows.tokens[seat.slot, : 4 + len(own)].tolist() == PROMPT + own
+        assert (rows.committed_len[seat.slot], rows.verified_len[seat.slot]) == (4 + len(own), 3 + len(own))
+    assert isinstance(arrived, Mark)

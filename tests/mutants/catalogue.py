@@ -1,0 +1,18 @@
+"""All mutants, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.mutants import of_acceptance, of_cache, of_device, of_engine, of_sampling
+from tests.mutants.mutant import Mutant
+
+HOST = (*of_acceptance.MUTANTS, *of_sampling.MUTANTS, *of_cache.MUTANTS, *of_engine.MUTANTS)
+DEVICE = of_device.MUTANTS
+"""Need triton, and no GPU."""
+EVERY = {mutant.name: mutant for mutant in (*HOST, *DEVICE)}
+
+
+def named(names: Sequence[str]) -> list[Mutant]:
+    """The mutants of these names. Raises KeyError for one that there is not."""
+    return [EVERY[name] for name in names]
