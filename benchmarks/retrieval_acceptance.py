@@ -1,165 +1,145 @@
-"""Tokens a round, without an engine: each source of retrieval drafts follows answers that are known beforehand.
+"""Tokens a round of retrieval drafts on Spec-Bench, HumanEval, GSM8K and MGSM, at equal node budgets; ablations.
 
-    python -m benchmarks.retrieval_acceptance FOLDER [--budgets 16,32,64] [--mode greedy]
+    python -m benchmarks.retrieval_acceptance --answers FOLDER
 
-FOLDER is written by `retrieval_answers`. Nothing is kept from one answer to the next. The successor table learns the
-logits of committed positions only (those of rejected nodes would need the model), so its figures are lower bounds.
-Right for greedy answers and for `coupled` sampling: there a draft is accepted exactly where it equals the answer.
+FOLDER is written by `retrieval_answers`; `retrieval_arms` says how the answers are followed. Intervals are bootstrapped
+over answers, both sources of a difference on the same ones.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.retrieval_host import rows_of
+from benchmarks.retrieval_arms import ARMS, Answer, follow
+from glimpse.bench.results import Table, Target
+from glimpse.bench.runner import Bench, Findings, Suite, main
 from glimpse.bench.stats import bootstrap, distinct_share
-from glimpse.drafting.drafter import Outcome
-from glimpse.drafting.lookup import LookupDrafter
-from glimpse.drafting.racer.automaton import Automaton
-from glimpse.drafting.racer.merging import merge
-from glimpse.drafting.racer.successors import SuccessorTable
-from glimpse.drafting.suffix.source import SuffixSource
-from glimpse.drafting.tree import Tree
+from glimpse.bench.texts import digest
+from glimpse.errors import GlimpseError
 
-DEPTH = 32
+MODES = ("greedy", "sampled")
+SETS = {"spec_bench": "Spec-Bench", "human_eval": "HumanEval", "gsm8k": "GSM8K", "mgsm": "MGSM"}
+RIVALS = ("table", "lookup")
+"""RACER must exceed each of them on every set, at equal budgets."""
 
-
-@dataclass(frozen=True)
-class Answer:
-    name: str
-    prompt: int
-    ids: list[int]
-    successors: np.ndarray
-    chances: np.ndarray
-
-    @classmethod
-    def read(cls, path: Path) -> Answer:
-        with np.load(path) as file:
-            ids = [*file["prompt"].tolist(), *file["output"].tolist()]
-            return cls(str(file["name"]), len(file["prompt"]), ids, file["successors"], file["chances"])
+Run = Sequence[int]
+"""Rounds, tokens and nodes of one answer."""
 
 
-class Union:
-    """Some of the sources of `RacerDrafter`, for one answer."""
-
-    def __init__(self, answer: Answer, budget: int, parts: str, shortest: int = 1) -> None:
-        """`parts`: s suffix matches, a the automaton (its contexts of at least `shortest` tokens), t the table."""
-        self.answer, self.budget, self.read = answer, budget, 0
-        self.suffix = SuffixSource() if "s" in parts else None
-        self.automaton = Automaton(shortest=shortest) if "a" in parts else None
-        self.table = SuccessorTable() if "t" in parts else None
-        self.advance(answer.prompt)
-
-    def advance(self, end: int) -> None:
-        """Reads the answer up to `end`; the last token was not fed to the model yet, so its logits are unknown."""
-        answer, begin = self.answer, self.read
-        new = answer.ids[begin:end]
-        if self.suffix is not None:
-            self.suffix.learn(new)
-            self.suffix.read(new)
-        if self.automaton is not None:
-            self.automaton.read(new)
-        if self.table is not None:
-            known = slice(max(0, begin - 1), end - 1)
-            self.table.write(np.array(answer.ids[known]), answer.successors[known], answer.chances[known])
-        self.read = end
-
-    def draft(self) -> tuple[int, int]:
-        """How many tokens are drafted, and how many of them on the answer's path."""
-        retrieved: list[Tree] = []
-        for source in (self.suffix, self.automaton):
-            if source is not None:
-                retrieved.append(source.propose(self.budget, DEPTH))
-        tree = merge(retrieved, self.table, self.answer.ids[self.read - 1], self.budget, DEPTH)
-        return len(tree), len(tree.path(self.answer.ids[self.read : self.read + DEPTH]))
-
-
-class Lookup:
-    """The prompt-lookup drafter, a chain of at most 16 tokens."""
-
-    def __init__(self, answer: Answer, budget: int) -> None:
-        self.answer, self.read, self.budget = answer, answer.prompt, min(budget, 16)
-        self.drafter, self.view = LookupDrafter(), rows_of([np.array(answer.ids[: answer.prompt])], 0)
-        self.drafter.admit(self.view)
-        self.drafted, self.accepted = 0, 0
-
-    def advance(self, end: int) -> None:
-        tokens = self.answer.ids[self.read : end]
-        self.drafter.absorb(self.view, [Outcome(0, self.drafted, self.accepted, tokens)])
-        self.read = end
-
-    def draft(self) -> tuple[int, int]:
-        tokens = self.drafter.plan(self.view, [self.budget]).tokens.tolist()
-        following = self.answer.ids[self.read : self.read + len(tokens)]
-        wrong = (place for place, pair in enumerate(zip(tokens, following, strict=False)) if pair[0] != pair[1])
-        self.drafted, self.accepted = len(tokens), next(wrong, len(following))
-        return self.drafted, self.accepted
-
-
-ARMS = {
-    "lookup": Lookup,
-    "suffix": partial(Union, parts="s"),
-    "automaton": partial(Union, parts="a"),
-    "automaton, contexts >= 2": partial(Union, parts="a", shortest=2),
-    "table": partial(Union, parts="t"),
-    "racer": partial(Union, parts="at"),
-    "racer, contexts >= 2": partial(Union, parts="at", shortest=2),
-    "racer + suffix": partial(Union, parts="sat"),
-}
-
-
-def follow(arm: str, answer: Answer, budget: int) -> tuple[int, int, int]:
-    """Rounds, tokens (the target's own included) and drafted nodes of one answer."""
-    source = ARMS[arm](answer, budget)
-    rounds = drafted = 0
-    while source.read < len(answer.ids):
-        nodes, accepted = source.draft()
-        source.advance(min(source.read + accepted + 1, len(answer.ids)))
-        rounds, drafted = rounds + 1, drafted + nodes
-    return rounds, len(answer.ids) - answer.prompt, drafted
-
-
-def tokens_a_round(runs: list[tuple[int, int, int]]) -> float:
+def tokens_a_round(runs: Sequence[Run]) -> float:
     return sum(run[1] for run in runs) / sum(run[0] for run in runs)
 
 
-def gain(pairs: list[tuple[tuple[int, int, int], tuple[int, int, int]]]) -> float:
+def nodes_a_round(runs: Sequence[Run]) -> float:
+    return sum(run[2] for run in runs) / sum(run[0] for run in runs)
+
+
+def gain(pairs: Sequence[tuple[Run, Run]]) -> float:
     return tokens_a_round([pair[0] for pair in pairs]) - tokens_a_round([pair[1] for pair in pairs])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.retrieval_acceptance", description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--budgets", default="16,32,64")
-    parser.add_argument("--mode", default="greedy", choices=("greedy", "sampled"))
-    options = parser.parse_args()
-    answers = [Answer.read(path) for path in sorted(options.folder.glob(f"*-{options.mode}.npz"))]
-    if not answers:
-        parser.error(f"{options.folder} holds no *-{options.mode}.npz: run benchmarks.retrieval_answers first")
-    names = list(dict.fromkeys(answer.name for answer in answers))
-    share = sum(distinct_share(answer.ids[answer.prompt :]) for answer in answers) / len(answers)
-    print(
-        f"{options.mode}, {share:.0%} of the 4-grams distinct: tokens a round",
-        *(f"{name} ({[a.name for a in answers].count(name)})" for name in names),
+def followed(answer: Answer, budgets: Sequence[int]) -> dict:
+    """A cell: the answer under every arm; of each "rounds/nodes" for every budget, as one string: files stay small."""
+    output = answer.ids[answer.prompt :]
+    facts = {"set": answer.set, "name": answer.name, "prompt": answer.prompt, "tokens": len(output)}
+    arms = {arm: [follow(arm, answer, budget) for budget in budgets] for arm in ARMS}
+    shown = {arm: " ".join(f"{rounds}/{nodes}" for rounds, _, nodes in runs) for arm, runs in arms.items()}
+    return {**facts, "digest": digest(answer.ids), "distinct_4grams": distinct_share(output), "runs": shown}
+
+
+class Cells:
+    """The cells of one mode."""
+
+    def __init__(self, cells: Sequence[dict], budgets: Sequence[int]) -> None:
+        self.cells, self._budgets = cells, list(budgets)
+
+    def runs(self, arm: str, budget: int, chosen: str | None = None) -> list[Run]:
+        """One run an answer, of one set or of all."""
+        return [self._run(cell, arm, budget) for cell in self.cells if chosen in (None, cell["set"])]
+
+    def _run(self, cell: dict, arm: str, budget: int) -> Run:
+        rounds, nodes = map(int, cell["runs"][arm].split()[self._budgets.index(budget)].split("/"))
+        return rounds, cell["tokens"], nodes
+
+    def compared(self, first: str, second: str, budget: int, chosen: str | None = None) -> tuple[float, float, float]:
+        """The gain of one arm over another, and its interval."""
+        pairs = list(zip(self.runs(first, budget, chosen), self.runs(second, budget, chosen), strict=True))
+        return (gain(pairs), *bootstrap(pairs, gain))
+
+    def heading(self) -> list[str]:
+        counts = {name: sum(cell["set"] == name for cell in self.cells) for name in SETS}
+        return [f"{shown} ({counts[name]})" for name, shown in SETS.items()]
+
+    @property
+    def distinct(self) -> float:
+        return sum(cell["distinct_4grams"] for cell in self.cells) / len(self.cells)
+
+
+def lengths(mode: str, cells: Cells, budget: int) -> Table:
+    """Mean accepted lengths, the target's own token included."""
+    rows = []
+    for arm in ARMS:
+        each, every = [tokens_a_round(cells.runs(arm, budget, name)) for name in SETS], cells.runs(arm, budget)
+        rows.append([arm, *(f"{value:.2f}" for value in (*each, tokens_a_round(every))), f"{nodes_a_round(every):.0f}"])
+    title = f"Tokens a round at {budget} nodes, {mode}, {cells.distinct:.0%} of the 4-grams distinct"
+    return Table(title, ("source", *cells.heading(), "all", "drafted"), rows)
+
+
+def by_nodes(mode: str, cells: Cells, budgets: Sequence[int]) -> Table:
+    """The same over all answers, for each budget."""
+    rows = [[arm, *(f"{tokens_a_round(cells.runs(arm, budget)):.2f}" for budget in budgets)] for arm in ARMS]
+    return Table(f"Tokens a round by nodes, {mode}, all answers", ("source", *map(str, budgets)), rows)
+
+
+def gains(mode: str, cells: Cells, budget: int) -> Table:
+    """RACER over each of its rivals, with intervals."""
+    rows = []
+    for rival in (*RIVALS, "automaton", "racer, half-half", "racer, contexts >= 2"):
+        each = [cells.compared("racer", rival, budget, name) for name in (*SETS, None)]
+        rows.append([rival, *(f"{mid:+.2f} ({low:+.2f} to {high:+.2f})" for mid, low, high in each)])
+    return Table(
+        f"RACER at {budget} nodes over others, tokens a round, {mode}", ("over", *cells.heading(), "all"), rows
     )
-    for budget in map(int, options.budgets.split(",")):
-        found = {}
-        for arm in ARMS:
-            found[arm] = runs = [follow(arm, answer, budget) for answer in answers]
-            each = [tokens_a_round([r for r, a in zip(runs, answers, strict=True) if a.name == name]) for name in names]
-            nodes = sum(run[2] for run in runs) / sum(run[0] for run in runs)
-            columns = " ".join(f"{value:9.2f}" for value in each)
-            print(f"{budget:3} nodes {arm:26}{columns}   all {tokens_a_round(runs):.3f}, {nodes:.0f} nodes", flush=True)
-        for first, second in (("racer", "table"), ("racer", "lookup"), ("racer", "racer, contexts >= 2")):
-            pairs = list(zip(found[first], found[second], strict=True))
-            low, high = bootstrap(pairs, gain)
-            print(f"{budget:3} nodes {first} over {second}: {gain(pairs):+.3f} ({low:+.3f} to {high:+.3f})", flush=True)
+
+
+def targets(mode: str, cells: Cells, budget: int) -> list[Target]:
+    """The lower ends of RACER's gains must not be below 0."""
+    return [
+        Target(f"{mode}, {shown}, {budget} nodes: racer over {rival}, lower end of the 95% interval", ">= 0", low)
+        for name, shown in SETS.items()
+        for rival in RIVALS
+        for low in [cells.compared("racer", rival, budget, name)[1]]
+    ]
+
+
+def body(bench: Bench, folder: Path) -> Findings:
+    budgets, headline, found, tables = bench.settings["budgets"], bench.settings["headline"], [], []
+    for mode in MODES:
+        paths = sorted(folder.glob(f"*-{mode}.npz"))[:: bench.settings["every"]]
+        if not paths:
+            raise GlimpseError(f"{folder} holds no *-{mode}.npz: run benchmarks.retrieval_answers first")
+        cells = Cells([bench.cell(path.stem, partial(followed, Answer.read(path), budgets)) for path in paths], budgets)
+        tables += [lengths(mode, cells, headline), gains(mode, cells, headline), by_nodes(mode, cells, budgets)]
+        found += targets(mode, cells, headline)
+    return Findings(found, tables)
+
+
+def suite(folder: Path) -> Suite:
+    return Suite(
+        name="retrieval_acceptance",
+        summary=__doc__.splitlines()[0],
+        settings={"budgets": [16, 32, 48, 64, 96], "headline": 64, "every": 1},
+        quick={"budgets": [16, 64], "every": 2},
+        body=partial(body, folder=folder),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--answers", type=Path, required=True)
+    known, rest = parser.parse_known_args()
+    sys.exit(main(suite(known.answers), Path(__file__).resolve().parents[1], rest))

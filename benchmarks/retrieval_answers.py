@@ -2,7 +2,8 @@
 
     python -m benchmarks.retrieval_answers FOLDER [--questions FOLDER] [--tokens 200]
 
-One file an answer, plain decoding, greedy and at T=0.7, top-k 50, top-p 0.9. What is there already is not made again.
+One file an answer, named after its set and the question's line: plain decoding, greedy and at T=0.7, top-k 50, top-p
+0.9. What is there already is not made again. The sets come in turn, so that a run cut short has some of each.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import argparse
 import json
 import math
 from collections.abc import Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from glimpse import LLM, SamplingParams
-from glimpse.bench.texts import everyday_prompts
 from glimpse.errors import GlimpseError
 
 ROOT = Path(__file__).resolve().parents[1]
-SETS = {"spec_bench": 32, "human_eval": 10, "gsm8k": 10, "mgsm": 10}
+SETS = {"spec_bench": 32, "human_eval": 20, "gsm8k": 20, "mgsm": 20}
 """How many questions of each set, spread evenly over it."""
 MODES = {
     "greedy": {"temperature": 0.0},
@@ -31,13 +32,19 @@ LONGEST = 1900
 """Tokens of a prompt; longer ones are left out."""
 
 
+def questions(folder: Path, name: str, count: int) -> list[tuple[str, str]]:
+    """Names ("gsm8k-0012", by line) and first turns of `count` questions of a set, evenly spread."""
+    lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    chosen = list(enumerate(lines))[:: len(lines) // count][:count]
+    return [(f"{name}-{place:04}", json.loads(line)["turns"][0]) for place, line in chosen]
+
+
 def prompts(llm: LLM, folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """Everyday prompts and questions, each set's first turns, chat template on."""
-    yield from everyday_prompts(llm.tokenizer, document=1500).items()
-    for name, count in SETS.items():
-        lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-        for line in lines[:: len(lines) // count][:count]:
-            yield name, llm.tokenizer.chat([{"role": "user", "content": json.loads(line)["turns"][0]}])
+    """Questions of all sets in turn, first turns, chat template on."""
+    sets = [questions(folder, name, count) for name, count in SETS.items()]
+    for name, text in chain.from_iterable(zip_longest(*sets, fillvalue=("", ""))):
+        if name:
+            yield name, llm.tokenizer.chat([{"role": "user", "content": text}])
 
 
 def successors(llm: LLM, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -60,16 +67,16 @@ def main() -> None:
         raise GlimpseError(f"no folder {options.questions}: give one with {', '.join(SETS)}.jsonl (--questions)")
     options.folder.mkdir(parents=True, exist_ok=True)
     llm = LLM("demo", drafter="none")
-    for index, (name, prompt) in enumerate(prompts(llm, options.questions)):
+    for name, prompt in prompts(llm, options.questions):
         for mode, settings in MODES.items():
-            path = options.folder / f"{index:03}-{mode}.npz"
+            path = options.folder / f"{name}-{mode}.npz"
             if path.exists() or len(prompt) > LONGEST:
                 continue
             output = llm.generate([prompt], SamplingParams(**settings, max_tokens=options.tokens))[0].token_ids
             tokens, chances = successors(llm, [*prompt, *output])
-            facts = {"name": name, "mode": mode, "prompt": prompt, "output": output}
+            facts = {"name": name.rpartition("-")[0], "mode": mode, "prompt": prompt, "output": output}
             np.savez(path, successors=tokens, chances=chances, **facts)
-            print(path.name, name, len(prompt), len(output), flush=True)
+            print(path.name, len(prompt), len(output), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,19 @@
 """Every suite runs through in its smoke size, on a tiny model and a little text, and shows what holds for any model."""
 
 import pytest
-from benchmarks import cpu_speed, end_to_end, equality, fleet, laws, pacer, prove, refresh, soak, sparse_acceptance
+from benchmarks import (
+    cpu_speed,
+    end_to_end,
+    equality,
+    fleet,
+    laws,
+    pacer,
+    prove,
+    refresh,
+    soak,
+    sparse_acceptance,
+    spine_acceptance,
+)
 from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench import memory
@@ -25,7 +37,7 @@ def given(tmp_path_factory):
 @pytest.mark.parametrize(
     "suite",
     [equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE, sparse_acceptance.SWEEP, end_to_end.SUITE,
-     cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE],
+     cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE, spine_acceptance.SUITE],
     ids=lambda suite: suite.name,
 )  # fmt: skip
 def test_a_suite_runs_through(suite, given, monkeypatch):

@@ -86,3 +86,20 @@ def test_nodes_that_are_kept_stand_as_a_draft_of_them_would(kept):
     assert torch.equal(found.draft_source[1, :count], right.draft_source[1, :count])
     reach, wanted = (rows.draft_confidence[1, :count].cumprod(0) for rows in (found, right))
     torch.testing.assert_close(reach, wanted, atol=1e-6, rtol=1e-4)
+
+
+def test_branches_leave_the_spine_its_entropies():
+    """Cut to some of its nodes it is still a tree of the same paths, and a chain again where none branches."""
+    rows = rows_of()
+    for token in (8, 9, 10):
+        rows.add_draft(1, token, 0.5, token / 10)
+    tokens, parents = torch.tensor([8, 9, 10, 11, 12]), torch.tensor([-1, 0, 1, -1, 3])
+    rows.put_branches(1, 3, tokens, parents, torch.tensor([0.8, 0.5, 0.5, 0.2, 0.1]), 3)
+    assert rows.tree(1).tolist() == parents.tolist()
+    assert rows.draft_entropy[1, :3].tolist() == torch.tensor([0.8, 0.9, 1.0]).tolist()
+    assert rows.draft_entropy[1, 3:5].isnan().all()
+    reach = torch.tensor([0.8, 0.4, 0.2, 0.2, 0.02])
+    torch.testing.assert_close(rows.draft_confidence[1, :5].cumprod(0), reach)
+    rows.put_branches(1, 2, tokens[:2], parents[:2], torch.tensor([0.8, 0.5]))
+    assert rows.tree(1) is None
+    assert rows.draft_entropy[1, :2].tolist() == torch.tensor([0.8, 0.9]).tolist()

@@ -85,6 +85,7 @@ def mixing(llm, acceptance):
 
 KINDS = {
     "sparse": lambda llm, rule: llm.variant(drafter="sparse", acceptance=rule, draft_tokens=2),
+    "spines": lambda llm, rule: llm.variant(drafter="sparse+racer", acceptance=rule, draft_tokens=2),
     "mixing": mixing,
     "fixed": lambda llm, rule: with_parts(llm, Fixed([42, 42]), acceptance=rule, draft_tokens=2),
     "trees": lambda llm, rule: with_trees(llm, Branching(), acceptance=rule, draft_tokens=2),
@@ -96,11 +97,13 @@ KINDS = {
 @pytest.mark.parametrize(
     ("acceptance", "kind"),
     [
-        *(("rejection", kind) for kind in KINDS if kind != "trees"),
+        *(("rejection", kind) for kind in KINDS if kind not in ("trees", "spines")),
         ("matched", "sparse"),
         ("coupled", "mixing"),
         ("matched", "trees"),
         ("coupled", "trees"),
+        ("matched", "spines"),
+        ("coupled", "spines"),
     ],
 )
 def test_the_law_of_two_tokens(llm, law, acceptance, kind):

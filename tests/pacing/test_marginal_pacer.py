@@ -13,9 +13,10 @@ from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.marginal import PLAIN_FIRST, MarginalPacer, worthwhile
+from glimpse.pacing.marginal import PLAIN_FIRST, MarginalPacer
 from glimpse.pacing.pacer import Action, PaceContext
 from glimpse.pacing.proposals import SUREST, Proposal, Trust
+from glimpse.pacing.worth import worthwhile
 
 LENGTH = 1000
 TREE = ([10, 11, 12, 13, 14, 15], [-1, -1, 0, 0, 2, 1], [0.7, 0.2, 0.8, 0.1, 0.9, 0.5])

@@ -27,12 +27,14 @@ class TwinRun:
     prefill_s: float
     """Up to the first token."""
     decode_s: float
-    """From the first token to the last."""
+    """From the first tokens to the last ones."""
+    first_tokens: int = 1
+    """Tokens that the prompt's forward brought: drafts may be accepted in it."""
 
     @property
     def tokens_per_s(self) -> float:
         """Decode speed, counted as `Timing.tokens_per_s` counts it."""
-        return (len(self.token_ids) - 1) / self.decode_s
+        return (len(self.token_ids) - self.first_tokens) / self.decode_s
 
 
 class _Clock:
@@ -40,9 +42,11 @@ class _Clock:
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.counts: list[int] = []
 
     def put(self, value: Any) -> None:
         self.times.append(time.perf_counter())
+        self.counts.append(value.numel())
 
     def end(self) -> None:
         """Nothing is kept back."""
@@ -57,8 +61,8 @@ class Twin:
         settings = self._model.generation_config
         settings.eos_token_id, settings.pad_token_id = None, 0
 
-    def generate(self, ids: Sequence[int], tokens: int) -> TwinRun:
-        """`tokens` new tokens after `ids`."""
+    def generate(self, ids: Sequence[int], tokens: int, *, lookup: int = 0) -> TwinRun:
+        """`tokens` new tokens after `ids`; with drafts of up to `lookup` tokens from its prompt lookup, unless 0."""
         clock = _Clock()
         prompt = torch.tensor([list(ids)])
         started = time.perf_counter()
@@ -69,9 +73,10 @@ class Twin:
                 max_new_tokens=tokens,
                 do_sample=False,
                 streamer=clock,
+                **({"prompt_lookup_num_tokens": lookup} if lookup else {}),
             )
         first, last = clock.times[1], clock.times[-1]
-        return TwinRun(out[0, len(ids) :].tolist(), first - started, last - first)
+        return TwinRun(out[0, len(ids) :].tolist(), first - started, last - first, clock.counts[1])
 
 
 def _from_folder(path: Path) -> Any:

@@ -119,6 +119,16 @@ class Rows:
         parents[: len(kept)] = above
         self.draft_len[slot] = len(kept)
 
+    def put_branches(
+        self, slot: int, spine: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
+    ) -> None:
+        """Replaces the row's draft by a tree whose first `spine` nodes, and their entropies, are its own; else as
+        `put_draft`."""
+        entropy = self.draft_entropy[slot, :spine].clone()
+        self.drop_draft(slot)
+        self.put_draft(slot, tokens, parents, confidence, source)
+        self.draft_entropy[slot, :spine] = entropy
+
     def drop_draft(self, slot: int) -> None:
         """Leaves the row without a draft."""
         self.draft_len[slot] = 0

@@ -37,8 +37,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, refresh, or a plug-in's name. "
-            "Default: lookup.",
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, or a plug-in's "
+            "name. Default: lookup.",
             "--drafter",
         ),
     ] = None

@@ -8,6 +8,7 @@ DRAFTERS = Registry(
         "none": "glimpse.drafting.none:NoDrafter",
         "sparse": "glimpse.drafting.sparse:SparseDrafter",
         "refresh": "glimpse.drafting.refresh:RefreshDrafter",
+        "sparse+racer": "glimpse.drafting.spine.drafter:SparseRacerDrafter",
         "lookup": "glimpse.drafting.lookup:LookupDrafter",
         "suffix": "glimpse.drafting.suffix.drafter:SuffixDrafter",
         "racer": "glimpse.drafting.racer.drafter:RacerDrafter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from torch import Tensor
 
@@ -142,3 +142,24 @@ class TreeDrafter(Drafter, Protocol):
 
     budget: int
     """The most nodes of one row's draft; a plan may use `rows.rows.max_draft`, which is no fewer."""
+
+
+class SpineDrafter(TreeDrafter, Protocol):
+    """A drafter that `needs_forward` and `gives_tree`: forwards draft a chain, the spine, on which branches are hung.
+
+    What `plan` feeds into forwards drafts the spine, token by token. When a row is to be verified, `branch` is asked.
+    """
+
+    candidates: int
+    """Of how many tokens it hears at every draft token."""
+
+    def hear(self, slot: int, tokens: Tensor, scores: Tensor) -> None:
+        """The likeliest draws of the row's newest draft token: ids [candidates] and scores (`sampling.leading`)."""
+
+    def branch(self, rows: RowView, room: list[int]) -> Draft:
+        """The whole tree of rows that have drafted, at most `room[i]` tokens deep: their spine first, in its order."""
+
+
+def spines_of(drafter: Drafter) -> SpineDrafter | None:
+    """The drafter, if it is a `SpineDrafter`."""
+    return cast(SpineDrafter, drafter) if drafter.needs_forward and drafter.gives_tree else None

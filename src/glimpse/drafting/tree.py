@@ -25,6 +25,10 @@ class Source(IntEnum):
     """The longest match in the request's own text (`suffix.index`)."""
     STORE = 4
     """The longest match in a store of earlier requests (`suffix.store`)."""
+    SPINE = 5
+    """A draft token of the target's own (`spine.drafter`)."""
+    RUNNER_UP = 6
+    """What would have been drafted in its place, were it not there (`spine.drafter`)."""
 
 
 @dataclass(slots=True)  # frozen ones take three times as long to make, and every row makes some a step

@@ -9,7 +9,7 @@ from typing import Any
 from glimpse import acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.drafter import DraftContext
+from glimpse.drafting.drafter import DraftContext, spines_of
 from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
@@ -19,7 +19,8 @@ from glimpse.engine.parts import Parts
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
-from glimpse.pacing.pacer import PaceContext
+from glimpse.pacing.pacer import PaceContext, Pacer
+from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
 from glimpse.sampling.pipeline import Sampler
 
@@ -86,15 +87,18 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
     costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
-    pacer = _builder(PACERS, options.pacer)(
-        PaceContext(
-            costs=costs,
-            draft_tokens=options.draft_tokens,
-            drafts_at_once=not offered.needs_forward,
-            draft_positions=budget.positions,
-            can_draft=offered.drafts,
-        )
+    pace = PaceContext(
+        costs=costs,
+        draft_tokens=options.draft_tokens,
+        drafts_at_once=not offered.needs_forward,
+        draft_positions=budget.positions,
+        can_draft=offered.drafts,
+        branches=spines_of(offered) is not None,
     )
+    pacer: Pacer = _builder(PACERS, options.pacer)(pace)
+    # One that foretells verifies all that it is given.
+    if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
+        pacer = SpinePacer(pacer, pace)
     drafter = build_drafter(DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most))
     most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(

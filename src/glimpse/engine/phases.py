@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import Rows, RowView
-from glimpse.drafting.drafter import Draft, Drafter
+from glimpse.drafting.drafter import Draft, Drafter, SpineDrafter, spines_of
 from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.request import Request
 from glimpse.pacing.pacer import Action, Pacer
@@ -46,7 +46,7 @@ class PhasePlanner:
     def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int) -> None:
         """`vocab` is how many token ids the target can read."""
         self._rows, self._drafter, self._pacer = rows, drafter, pacer
-        self._vocab = vocab
+        self._vocab, self._spines = vocab, spines_of(drafter)
         self.halted: set[int] = set()
         """Rows whose draft cannot go on (their last draft law was not finite)."""
 
@@ -85,6 +85,8 @@ class PhasePlanner:
         if len(drafting):
             self._draft(plan, drafting, room)
         waiting = {spec.slot for spec in plan.draft}
+        if self._spines is not None:
+            self._branch(self._spines, [slot for slot in view.slots if slot not in waiting])
         for slot, action in zip(view.slots, decisions.actions, strict=True):
             if slot not in waiting:
                 self._plan_full(plan, slot, learn=action is not Action.PLAIN)
@@ -103,9 +105,22 @@ class PhasePlanner:
         """Puts whole drafts into the rows, then cuts them to what is worth verifying (and, of trees, has a place)."""
         for slot, (start, end) in zip(view.slots, pairwise(draft.offsets), strict=True):
             if end > start:
-                nodes = slice(start, end)
-                facts = (draft.tokens, draft.parents, draft.confidence, draft.source)
-                self._rows.put_draft(slot, *(fact[nodes] for fact in facts))
+                self._rows.put_draft(slot, *_facts(draft, start, end))
+        self._trim(view)
+
+    def _branch(self, spines: SpineDrafter, slots: list[int]) -> None:
+        """Hangs branches on the spines that are to be verified, and keeps of them what is worth it."""
+        view = RowView(self._rows, tuple(slot for slot in slots if int(self._rows.draft_len[slot])))
+        if len(view):
+            lengths = view.column(self._rows.draft_len)
+            room = [self._room(slot) + length for slot, length in zip(view.slots, lengths, strict=True)]
+            draft = spines.branch(view, room)
+            check_planned(spines, draft, Asked(room, self._rows.max_draft, self._vocab))
+            for slot, length, (start, end) in zip(view.slots, lengths, pairwise(draft.offsets), strict=True):
+                self._rows.put_branches(slot, min(length, end - start), *_facts(draft, start, end))
+            self._trim(view)
+
+    def _trim(self, view: RowView) -> None:
         for slot, keep in zip(view.slots, self._pacer.trim(view), strict=True):
             places = take_places(self._rows, slot) if slot in self._rows.branching else keep
             self._rows.draft_len[slot] = min(keep, places)
@@ -141,3 +156,8 @@ def take_places(rows: Rows, slot: int) -> int:
     places = min(drafted, own + max(0, pool.spare_pages) * pool.page_size - begin)
     sequence.reserve(begin + places)
     return places
+
+
+def _facts(draft: Draft, start: int, end: int) -> tuple[Tensor, ...]:
+    """What `Rows` keeps of some nodes of a draft."""
+    return tuple(fact[start:end] for fact in (draft.tokens, draft.parents, draft.confidence, draft.source))

@@ -12,10 +12,11 @@ from torch import Tensor
 from glimpse.acceptance import Acceptance, NodeNoise
 from glimpse.acceptance.rule import first_laws
 from glimpse.cache.rows import Rows
-from glimpse.drafting.drafter import Draft
+from glimpse.drafting.drafter import Draft, SpineDrafter
 from glimpse.errors import GlimpseError
 from glimpse.sampling.finite import nonfinite_rows
 from glimpse.sampling.law import Laws, pick
+from glimpse.sampling.leading import leading
 from glimpse.sampling.nodes import Nodes
 from glimpse.sampling.noise import draft_salt
 from glimpse.sampling.pipeline import Sampler
@@ -37,9 +38,12 @@ class Verified:
 class DraftBook:
     """Draws draft tokens, and keeps the laws they were drawn from while an acceptance rule will need them."""
 
-    def __init__(self, rows: Rows, sampler: Sampler, acceptance: Acceptance, *, has_law: bool) -> None:
+    def __init__(
+        self, rows: Rows, sampler: Sampler, acceptance: Acceptance, *, has_law: bool, spines: SpineDrafter | None = None
+    ) -> None:
+        """`spines` is told of each token's runners-up."""
         self._rows, self._sampler, self._acceptance = rows, sampler, acceptance
-        self._keeps_laws = acceptance.needs_law and has_law
+        self._keeps_laws, self._spines = acceptance.needs_law and has_law, spines
         self._laws: dict[int, list[Laws]] = {}
 
     def extend(self, slots: list[int], logits: Tensor) -> list[int]:
@@ -57,6 +61,11 @@ class DraftBook:
         salt = draft_salt(role, torch.tensor(lengths))
         tokens = pick(laws, self._sampler.seeds_of(nodes), nodes.position, role, salt)
         broken = nonfinite_rows(logits, nodes)
+        if self._spines is not None:
+            noise = (self._sampler.seeds_of(nodes), nodes.position, role, salt)
+            for slot, *found in zip(slots, *leading(laws, logits, *noise, count=self._spines.candidates), strict=True):
+                if slot not in broken:
+                    self._spines.hear(slot, *found)
         facts = zip(slots, tokens.tolist(), laws.logp_of(tokens).exp().tolist(), laws.entropy.tolist(), strict=True)
         for index, (slot, token, chance, entropy) in enumerate(facts):
             if slot not in broken:

@@ -11,7 +11,7 @@ from torch import Tensor
 from glimpse.attention import RowSpec
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Outcome, PromptReader
+from glimpse.drafting.drafter import Outcome, PromptReader, spines_of
 from glimpse.engine.commit import Commit
 from glimpse.engine.draft_check import tree_depth
 from glimpse.engine.forward import ForwardResult
@@ -31,7 +31,10 @@ class Settler:
         self._parts, self._running = parts, running
         self.stuck: list[int] = []
         """Rows whose last draft made the target's logits not finite: a plain step must show whether it is the draft."""
-        self._book = DraftBook(parts.rows, parts.sampler, parts.acceptance, has_law=parts.drafter.has_law)
+        drafter = parts.drafter
+        self._book = DraftBook(
+            parts.rows, parts.sampler, parts.acceptance, has_law=drafter.has_law, spines=spines_of(drafter)
+        )
 
     def extend_drafts(self, plan: StepPlan, result: ForwardResult) -> list[int]:
         """One more draft token for each draft row; returns the rows whose drafts cannot go on."""

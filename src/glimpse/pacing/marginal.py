@@ -15,7 +15,6 @@ law and noise alone (`coupled`, `matched`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,8 +23,10 @@ from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
-from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
+from glimpse.pacing.proposals import Floats, Proposal, Trust
+from glimpse.pacing.spine import SpinePacer
+from glimpse.pacing.worth import worthwhile
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -58,9 +59,9 @@ class MarginalPacer:
         self._states: dict[int, _RowState] = {}
 
     @classmethod
-    def build(cls, context: PaceContext) -> MarginalPacer:
-        """With the most nodes asked for."""
-        return cls(context)
+    def build(cls, context: PaceContext) -> Pacer:
+        """With the most nodes asked for; where branches are hung on a spine, `entropy` paces the spine."""
+        return SpinePacer.build(context) if context.branches else cls(context)
 
     def admit(self, rows: RowView) -> None:
         """Every request's drafts are trusted as the drafter says, at first."""
@@ -110,21 +111,3 @@ class MarginalPacer:
         state = self._states[slot]
         state.proposal = proposal = Proposal.of(rows, slot)
         return proposal.along(state.trust.chances(proposal))
-
-
-def worthwhile(
-    gains: Sequence[Floats], prices: Sequence[float] | Floats, rows: int, seconds: tuple[float, float]
-) -> list[Ints]:
-    """The nodes of each row that are worth verifying, likeliest first.
-
-    `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a step of
-    `rows` rows, whose `seconds` are those that nodes are added to and those of a step with no draft at all.
-    """
-    counts = [len(row) for row in gains]
-    gain, price = np.concatenate(gains), np.repeat(np.maximum(prices, 1e-12), counts)
-    order = np.argsort(-gain / price, kind="stable")
-    rates = (rows + np.cumsum(gain[order])) / (seconds[0] + np.cumsum(price[order]))
-    best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds[1] else 0
-    owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
-    kept = order[:best]
-    return [node[kept[owner[kept] == row]] for row in range(len(counts))]

@@ -58,6 +58,8 @@ class PaceContext:
     """How many positions a draft step reads of a context of that length."""
     can_draft: bool = True
     """False: the drafter never drafts."""
+    branches: bool = False
+    """The drafter hangs branches on chains that it needs forwards for (a `SpineDrafter`)."""
 
 
 class Pacer(Protocol):
@@ -84,7 +86,10 @@ class Pacer(Protocol):
         """`room[i]`: how many more draft tokens row i could use at all (context, max_tokens, space)."""
 
     def trim(self, rows: RowView) -> list[int]:
-        """How many of the drafted tokens of each row are worth verifying; may put other nodes of a tree first."""
+        """How many of the drafted tokens of each row are worth verifying; may put other nodes of a tree first.
+
+        A spine is whole, and its branches are hung on, before it is asked.
+        """
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns from verifications. The rows' draft entropies and confidences are still there."""

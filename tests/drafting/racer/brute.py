@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glimpse.drafting.racer import ngrams
 from glimpse.drafting.racer.automaton import Automaton
-from glimpse.drafting.racer.pooling import ESCAPE, FLOOR
+from glimpse.drafting.racer.pooling import ESCAPE, FLOOR, OWN
 
 Gram = tuple[int, ...]
 
@@ -43,15 +43,20 @@ class Brute:
         return (self.counts.get((*context, token), 0) + ESCAPE * below) / (seen + ESCAPE)
 
     def proposals(self, depth: int, shortest: int) -> dict[Gram, float]:
-        """Every continuation likely enough, with its probability; from contexts of at least `shortest` tokens."""
+        """Every continuation likely enough, with its probability; from contexts of at least `shortest` tokens.
+
+        Where the draft is too long for that, from contexts of OWN drafted tokens or more.
+        """
         found: dict[Gram, float] = {}
         layer: dict[Gram, float] = {(): 1.0}
         for drafted in range(depth):
             following: dict[Gram, float] = {}
             for path, reach in layer.items():
                 context = (*self.text[-self.length :], *path)[-self.length :]
-                for token in {gram[-1] for gram in self.counts if len(gram) == shortest + drafted + 1}:
-                    chance = reach * self.chance(context, token, shortest + drafted)
+                least, most = shortest + drafted, self.length - 1
+                least = least if least <= most else min(OWN, most)
+                for token in {gram[-1] for gram in self.counts if len(gram) == least + 1}:
+                    chance = reach * self.chance(context, token, least)
                     if chance >= FLOOR:
                         following[*path, token] = chance
             found |= following

@@ -103,16 +103,15 @@ def paths_of(tree):
     return paths
 
 
-def test_a_repeat_is_proposed_to_the_end_of_the_n_gram():
-    automaton = Automaton(length=5)
+@pytest.mark.parametrize("shortest", [1, 2])
+def test_a_repeat_is_proposed_beyond_the_end_of_the_n_gram(shortest):
+    """The last 4 drafted tokens are the context of the next one."""
+    automaton = Automaton(length=5, shortest=shortest)
     automaton.read([1, 2, 3, 4, 5, 6, 7, 1, 2])
     tree = automaton.propose(16, 10)
-    assert tree.tokens.tolist() == [3, 4, 5, 6]
-    assert tree.parents.tolist() == [-1, 0, 1, 2]
+    assert tree.tokens.tolist()[:6] == [3, 4, 5, 6, 7, 1]
+    assert tree.parents.tolist()[:6] == [-1, 0, 1, 2, 3, 4]
     assert set(tree.source.tolist()) == {Source.AUTOMATON}
-    longer = Automaton(length=5, shortest=2)
-    longer.read([1, 2, 3, 4, 5, 6, 7, 1, 2])
-    assert longer.propose(16, 10).tokens.tolist() == [3, 4, 5]
     assert automaton.propose(16, 2).tokens.tolist() == [3, 4]
     assert len(automaton.propose(16, 0)) == len(automaton.propose(0, 4)) == 0
 
@@ -138,7 +137,7 @@ def test_one_token_over_and_over():
     automaton.read([7] * 32_768)
     assert len(automaton) == 10
     tree = automaton.propose(64, 10)
-    assert tree.tokens.tolist() == [7] * 9
+    assert tree.tokens.tolist() == [7] * 10
     assert draft_of([tree]).confidence.min() > 0.99
 
 

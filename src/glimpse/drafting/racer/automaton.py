@@ -13,8 +13,8 @@ from glimpse.drafting.tree import Source, Tree
 from glimpse.errors import ArgumentError
 
 SHORTEST = 1
-"""Contexts of fewer tokens contribute nothing. RACER (section 3) has 2; that accepted 0.3 to 0.4 tokens a round fewer,
-with recycled logits beside it 0.03 to 0.15 fewer (`benchmarks/retrieval_acceptance.py`, 16 to 64 nodes)."""
+"""Contexts of fewer tokens contribute nothing. RACER (section 3) has 2; that yielded 0.26 to 0.39 tokens a round fewer,
+with recycled logits beside it 0.03 to 0.13 fewer (`cpu-retrieval_acceptance.json`, 16 to 96 nodes)."""
 
 
 class Automaton:

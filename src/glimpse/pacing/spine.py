@@ -1,0 +1,121 @@
+"""Pacing trees whose spine is drafted a token a step: one pacer draws the spine out, its branches are priced.
+
+What drafting the spine cost is spent when branches are weighed, but a node that is hardly worth its own price may still
+be worth less than beginning the next round sooner. So, as in `marginal`, of all nodes of the rows that verify those are
+kept that together make
+
+    (rows + sum of P(the text runs through node)) / (seconds of the rounds + sum of each node's seconds)
+
+greatest, where the seconds of the rounds are what the spines took to draft and what their verification takes anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from glimpse.cache.rows import Rows, RowView
+from glimpse.drafting.drafter import Outcome
+from glimpse.pacing.costs import StepLoad
+from glimpse.pacing.entropy import EntropyPacer
+from glimpse.pacing.pacer import Decisions, PaceContext, Pacer
+from glimpse.pacing.proposals import Ints, Proposal, Trust
+from glimpse.pacing.worth import worthwhile
+
+
+@dataclass(slots=True)
+class _RowState:
+    trust: Trust = field(default_factory=Trust)
+    proposal: Proposal | None = None
+
+
+class SpinePacer:
+    """Lets `inner` decide how long a spine gets, and keeps of its tree what pays."""
+
+    foretells = False
+
+    def __init__(self, inner: Pacer, context: PaceContext) -> None:
+        """`inner` is told of spines only, as if there were no branches."""
+        self._inner, self._costs, self._positions = inner, context.costs, context.draft_positions
+        self.name, self.most = inner.name, inner.most
+        self._states: dict[int, _RowState] = {}
+
+    @classmethod
+    def build(cls, context: PaceContext) -> SpinePacer:
+        """Around `entropy`."""
+        return cls(EntropyPacer.build(context), context)
+
+    def admit(self, rows: RowView) -> None:
+        """Every request's drafts are trusted as the drafter says, at first."""
+        self._inner.admit(rows)
+        for slot in rows.slots:
+            self._states[slot] = _RowState()
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """As `inner` decides: while a row drafts, there is nothing but a chain."""
+        return self._inner.decide(rows, room)
+
+    def trim(self, rows: RowView) -> list[int]:
+        """Drops the nodes that are not worth verifying; how many are left. The spine stays in front."""
+        proposals = [Proposal.of(rows, slot) for slot in rows.slots]
+        states = [self._states[slot] for slot in rows.slots]
+        gains = [own.along(state.trust.chances(own)) for state, own in zip(states, proposals, strict=True)]
+        lengths = rows.column(rows.rows.committed_len)
+        prices = self._costs.marginal(full_tokens=1, full_kv=1, pairs=np.array(lengths)).tolist()
+        spent = self._seconds(lengths, [_spine(rows.rows, slot) for slot in rows.slots])
+        kept = [np.sort(nodes) for nodes in worthwhile(gains, prices, len(rows), (spent, spent))]
+        for slot, state, proposal, nodes in zip(rows.slots, states, proposals, kept, strict=True):
+            state.proposal = proposal
+            _keep(rows.rows, slot, proposal, nodes)
+        return [len(nodes) for nodes in kept]
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Judges what was proposed by what was committed; `inner` hears of the spines."""
+        self._inner.observe(rows, [_of_spine(rows.rows, outcome) for outcome in outcomes])
+        for outcome in outcomes:
+            state = self._states[outcome.slot]
+            if state.proposal is not None:
+                state.trust.learn(state.proposal, outcome.tokens)
+            state.proposal = None
+
+    def retire(self, rows: RowView) -> None:
+        """Drops what was learned."""
+        self._inner.retire(rows)
+        for slot in rows.slots:
+            self._states.pop(slot, None)
+
+    def _seconds(self, lengths: list[int], spines: list[int]) -> float:
+        """What drafting the rows' spines took, side by side, and what a step costs that verifies no draft."""
+        drafted = sum(count * self._positions(length) for count, length in zip(spines, lengths, strict=True))
+        step = self._costs.seconds(StepLoad())
+        drafting = self._costs.marginal(draft_tokens=sum(spines), draft_kv=drafted, rounds=len(spines))
+        plain = StepLoad(full_tokens=len(lengths), full_kv=sum(lengths), pairs=sum(lengths))
+        return step * max(spines, default=0) + float(drafting) + self._costs.seconds(plain)
+
+
+def _spine(rows: Rows, slot: int) -> int:
+    """How long the row's spine is: entropies are known of its tokens only, which come first."""
+    return int(torch.isfinite(rows.draft_entropy[slot, : int(rows.draft_len[slot])]).sum())
+
+
+def _of_spine(rows: Rows, outcome: Outcome) -> Outcome:
+    """The outcome as if only the spine had been verified."""
+    if not outcome.drafted:
+        return outcome
+    drafted = int(torch.isfinite(rows.draft_entropy[outcome.slot, : outcome.drafted]).sum())
+    path = range(outcome.accepted) if outcome.path is None else outcome.path
+    accepted = sum(node == place < drafted for place, node in enumerate(path))
+    return replace(outcome, drafted=drafted, accepted=accepted, path=None)
+
+
+def _keep(rows: Rows, slot: int, proposal: Proposal, kept: Ints) -> None:
+    """Leaves the row some of its nodes, each after its parent, in their order."""
+    place = np.full(len(proposal.parents) + 1, -1, np.int64)  # the last entry is the root's
+    place[kept] = np.arange(len(kept))
+    facts = (proposal.tokens[kept], place[proposal.parents[kept]], proposal.said[kept], proposal.source[kept])
+    tokens, parents, said, source = map(torch.from_numpy, facts)
+    rows.put_branches(
+        slot, int((kept < _spine(rows, slot)).sum()), tokens, parents, said.float(), source.to(torch.uint8)
+    )

@@ -1,0 +1,27 @@
+"""Which nodes of draft trees are worth verifying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glimpse.pacing.proposals import Floats, Ints
+
+
+def worthwhile(
+    gains: Sequence[Floats], prices: Sequence[float] | Floats, rows: int, seconds: tuple[float, float]
+) -> list[Ints]:
+    """The nodes of each row that are worth verifying, likeliest first.
+
+    `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a step of
+    `rows` rows, whose `seconds` are those that nodes are added to and those of a step with no draft at all.
+    """
+    counts = [len(row) for row in gains]
+    gain, price = np.concatenate(gains), np.repeat(np.maximum(prices, 1e-12), counts)
+    order = np.argsort(-gain / price, kind="stable")
+    rates = (rows + np.cumsum(gain[order])) / (seconds[0] + np.cumsum(price[order]))
+    best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds[1] else 0
+    owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
+    kept = order[:best]
+    return [node[kept[owner[kept] == row]] for row in range(len(counts))]
