@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from glimpse.cli import jsonout
-from glimpse.cli.bench_options import CellOptions, PairOptions, seconds_of, shapes, temperatures, text_of, where
+from glimpse.cli.bench_fleet import ArmOptions, TurnOptions, batches, fleet
+from glimpse.cli.bench_options import (
+    CellKind,
+    CellOptions,
+    GridOptions,
+    PairOptions,
+    Usual,
+    seconds_of,
+    shapes,
+    temperatures,
+    text_of,
+    where,
+)
 from glimpse.cli.commands import command
 from glimpse.cli.failures import DONE, FAILED, INTERRUPTED, complain
 from glimpse.cli.options import OutputOptions
@@ -16,6 +28,7 @@ from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
     from glimpse.bench.decode.effort import Effort
+    from glimpse.bench.decode.shape import CellShape
     from glimpse.bench.decode.suite import Suite
 
 
@@ -59,13 +72,15 @@ def report(files: ReportOptions, output: OutputOptions) -> int:
 bench = typer.Typer(help="Measure: steps against their floors, decoding plain and drafted, reports.")
 command(bench, "steps", steps, (CellOptions, OutputOptions))
 command(bench, "decode", decode, (CellOptions, PairOptions, OutputOptions))
+command(bench, "fleet", fleet, (GridOptions, TurnOptions, ArmOptions, OutputOptions))
+command(bench, "batches", batches, (GridOptions, TurnOptions, OutputOptions))
 command(bench, "report", report, (ReportOptions, OutputOptions))
 
 
 def _measure(name: str, cells: CellOptions, pairs: PairOptions | None, output: OutputOptions) -> int:
     with jsonout.kept_clean(output.json) as stdout:
         device, _ = where(cells)
-        asked = shapes(cells, device)
+        asked = shapes(cells, device, _kind())
         suite = _suite(name, cells, pairs, output)
         code = DONE
         try:
@@ -75,6 +90,12 @@ def _measure(name: str, cells: CellOptions, pairs: PairOptions | None, output: O
             code = INTERRUPTED
         _show(suite, output, stdout)
     return code or (FAILED if suite.failed else DONE)
+
+
+def _kind() -> CellKind[CellShape]:
+    from glimpse.bench.decode.shape import parse_cell
+
+    return CellKind(parse_cell, Usual(1000, (1,), (4,)), Usual(8000, (1, 64), (4, 8)), (4, 8), in_step=True)
 
 
 def _suite(name: str, cells: CellOptions, pairs: PairOptions | None, output: OutputOptions) -> Suite:

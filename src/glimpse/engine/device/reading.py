@@ -9,6 +9,7 @@ from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
 from glimpse.engine.device.seats import Seat, Seats
+from glimpse.engine.watch import Did, Seen, Watch
 
 
 class Reader:
@@ -18,6 +19,7 @@ class Reader:
         self._core, self._rows, self._seats = core, rows, seats
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
+        self.watch: Watch | None = None
 
     def step(self) -> None:
         """Reads up to `CHUNK` prompt tokens."""
@@ -36,7 +38,9 @@ class Reader:
         stop, last = start + count, start + count == length
         tokens = upload(self._rows.tokens[seat.slot, start:stop], core.decoder.device)
         scores = self._scores() if last and core.drafts else None
-        self._throttle()
+        begin = self._throttle()
+        if self.watch is not None:
+            self.watch(Seen(begin, None, [seat.slot], [seat.request], [Did.PREFILL], [0], [0]))
         read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
         # The first decoding step reads the last token again.
         self._rows.verified_len[seat.slot] = stop - last
@@ -49,8 +53,9 @@ class Reader:
         row, recall = len(self._seats.taken), self._core.recall
         return Scores(recall.fresh[:, row], recall.reference[:, row])
 
-    def _throttle(self) -> None:
-        """Waits for the part before the last one, so that what is said to be read nearly is."""
+    def _throttle(self) -> Mark:
+        """Waits for the part before the last one, so that what is said to be read nearly is; returns a mark."""
         if self._last is not None:
             self._last.wait()
         self._last = Mark(self._core.decoder.device)
+        return self._last

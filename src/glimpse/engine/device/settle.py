@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
@@ -12,6 +15,7 @@ from glimpse.engine.device.seats import Seat
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress
 from glimpse.engine.settle import keep_tokens
+from glimpse.engine.watch import Did, Seen, Watch
 from glimpse.pacing.costs import StepLoad
 from glimpse.sampling.finite import not_finite
 
@@ -68,6 +72,21 @@ class Mirror:
         self._confidence[slots, :most] = letter.confidence[:count]
 
 
+def steps_of(launched: Launched) -> Iterator[Seen]:
+    """What the rows did, of what has arrived: of a round, its draft steps and its verification."""
+    rows = [row for row, seat in enumerate(launched.seats) if not seat.request.finished]
+    slots = [launched.seats[row].slot for row in rows]
+    requests = [launched.seats[row].request for row in rows]
+    none = np.zeros(len(rows), np.int32)
+    drafting, last = launched.timed[: -1 if launched.verifies else None], launched.timed[-1]
+    for timed in drafting:
+        yield Seen(timed.begin, timed.end, slots, requests, [Did.DRAFT] * len(rows), none, none, timed.steps)
+    if launched.verifies:
+        counts, judged = launched.letter.counts[rows], launched.letter.judged[rows]
+        did = np.where(counts == 0, Did.DRAFT, np.where(judged > 0, Did.VERIFY, Did.PLAIN)).tolist()
+        yield Seen(last.begin, last.end, slots, requests, did, np.where(counts > 0, judged, 0), counts)
+
+
 class DeviceSettler:
     """Turns reports into output."""
 
@@ -76,12 +95,16 @@ class DeviceSettler:
         the host's drafts."""
         self._parts, self._drafts, self._waits = parts, drafts, waits
         self._mirror = Mirror(parts.rows)
+        self.watch: Watch | None = None
         self.doubtful = False
         """Whether the last report had a row whose draft may have made its logits not finite."""
 
     def settle(self, launched: Launched) -> list[Progress]:
         """What a step has brought; waits for it."""
         launched.arrived.wait()
+        if self.watch is not None:
+            for seen in steps_of(launched):
+                self.watch(seen)
         self._count(launched)
         if self._drafts:
             self._mirror.note_drafts(launched)
