@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
+from glimpse.attention import RowSpec
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
 
@@ -74,23 +75,21 @@ def attach(engine: Any, watch: Watch | None) -> None:
         part.watch = watch
 
 
-def step_of(
-    plan: StepPlan, running: dict[int, Request], progress: Sequence[Progress], most: int, begun: float
-) -> Seen:
-    """A step of the host's engine that began at `begun` (time.perf_counter) and has just been settled.
+def _full(spec: RowSpec, most: int) -> Did:
+    """What a row did that commits; one of more tokens than drafts have, or of tokens without logits, ended a prompt."""
+    if spec.outputs < spec.count or spec.count > most + 1:
+        return Did.PREFILL
+    return Did.VERIFY if spec.count > 1 else Did.PLAIN
 
-    `most`: the longest draft; a full row of more tokens, or of tokens without logits, is the end of a prompt.
+
+def step_of(plan: StepPlan, running: dict[int, Request], progress: Sequence[Progress], most: int, begun: float) -> Seen:
+    """A step of the host's engine that began at `begun` (time.perf_counter) and has just been settled; drafts have at
+    most `most` tokens.
     """
     wrote = {id(made.request): len(made.commit.token_ids) for made in progress}
-    full = [
-        Did.PREFILL if spec.outputs < spec.count or spec.count > most + 1 else Did.VERIFY if spec.count > 1 else Did.PLAIN
-        for spec in plan.full
-    ]
-    did = [Did.PREFILL] * len(plan.prefill) + [Did.DRAFT] * len(plan.draft) + full
+    did = [Did.PREFILL] * len(plan.prefill) + [Did.DRAFT] * len(plan.draft) + [_full(spec, most) for spec in plan.full]
     slots = [spec.slot for spec in plan.specs]
     requests = [running[slot] for slot in slots]
     drafted = [spec.count - 1 if what is Did.VERIFY else 0 for spec, what in zip(plan.specs, did, strict=True)]
-    committed = [
-        wrote.get(id(request), 0) if place >= plan.bounds[1] else 0 for place, request in enumerate(requests)
-    ]
+    committed = [wrote.get(id(request), 0) if place >= plan.bounds[1] else 0 for place, request in enumerate(requests)]
     return Seen(Instant(begun), Instant(time.perf_counter()), slots, requests, did, drafted, committed)

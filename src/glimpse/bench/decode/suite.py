@@ -18,9 +18,9 @@ from glimpse.bench.decode.runs import Say
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.tables import tables
 from glimpse.bench.decode.targets import targets
+from glimpse.bench.floors import Machine
 from glimpse.bench.journal import Journal
 from glimpse.bench.report import reasons
-from glimpse.bench.floors import Machine
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.errors import GlimpseError
 

@@ -42,12 +42,12 @@ class Arm:
 
         Prompts are kept in the cache by name, so that runs differ in nothing else.
         """
-        drafts = {} if self.name == NONE else {"budget": _SHARE, "budget_floor": budget}
-        return EngineOptions(prefix_reuse=False, draft_tokens=self.length, **_OPTIONS[self.name], **drafts)
+        options = EngineOptions(prefix_reuse=False, draft_tokens=self.length, **_OPTIONS[self.name])
+        return options if self.name == NONE else options.changed(budget=_SHARE, budget_floor=budget)
 
 
 def arms_named(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each once, `none` first: all others are measured against it. Raises ArgumentError for an unknown one."""
+    """The names, each once, `none` first, which all are measured against. Raises ArgumentError for an unknown one."""
     for name in names:
         if name not in _OPTIONS:
             raise ArgumentError(f"unknown arm {name!r}; known: {', '.join(_OPTIONS)}")

@@ -114,9 +114,7 @@ class FleetCell:
         own = self._prompts[place]
         return own[: len(own) - min(EARLIER, len(own) // 4)] if earlier else own
 
-    def _request(
-        self, engine: EngineFace, prompt: list[int], seed: int, tokens: int, temperature: float
-    ) -> Request:
+    def _request(self, engine: EngineFace, prompt: list[int], seed: int, tokens: int, temperature: float) -> Request:
         (request,) = make_requests(self._loaded, engine, prompt, params_of(temperature, seed, tokens))
         return request
 

@@ -89,7 +89,7 @@ class FleetMeasuring:
             torch.cuda.empty_cache()
 
     def _cell(self, shape: FleetShape, say: Say) -> FleetCell:
-        """The cell that is open, if it has all of the batch's prompts, else one with as many as batches to come want."""
+        """The cell that is open, if it has the batch's prompts, else one with as many as batches to come want."""
         if shape.batch not in self._open or self._open[shape.batch].rows < shape.rows:
             self.close()
             cell = self._open[shape.batch] = self._opened(shape)

@@ -11,7 +11,7 @@ HALF = ":half"
 """Behind a cell: half of its rows have easy text, half have hard text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FleetShape(CellShape):
     """One batch; `drafts` are the lengths of which the pacer `fixed` gets the best. Raises as `CellShape`."""
 
@@ -21,12 +21,12 @@ class FleetShape(CellShape):
     @property
     def name(self) -> str:
         """See `CellShape.name`."""
-        return CellShape.name.fget(self) + (", half easy" if self.half else "")  # type: ignore[attr-defined]
+        return super().name + (", half easy" if self.half else "")
 
     @property
     def key(self) -> str:
         """See `CellShape.key`."""
-        return CellShape.key.fget(self) + (HALF if self.half else "")  # type: ignore[attr-defined]
+        return super().key + (HALF if self.half else "")
 
     @property
     def batch(self) -> tuple[str, int, bool]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-UNIT = 48
-"""Tokens of the passage that is said over and over."""
-TIMES = 6
+UNIT = 16
+"""Tokens of the passage that is said over and over. Two of them are always within the 32 most recent positions, which
+every draft reads: 7.8 of 8 drafts were accepted, of prose 5.1, of passages of 48 tokens said over and over or of 256
+copied from further up 2.5 and 4.4 (SmolLM2-135M, 256 positions read, T=0.7, five rows of 64 tokens)."""
+TIMES = 12
 """How often, where the context has room for it: up to a half of it."""
 
 

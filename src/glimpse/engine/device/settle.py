@@ -77,14 +77,16 @@ def steps_of(launched: Launched) -> Iterator[Seen]:
     rows = [row for row, seat in enumerate(launched.seats) if not seat.request.finished]
     slots = [launched.seats[row].slot for row in rows]
     requests = [launched.seats[row].request for row in rows]
-    none = np.zeros(len(rows), np.int32)
+    none = [0] * len(rows)
     drafting, last = launched.timed[: -1 if launched.verifies else None], launched.timed[-1]
     for timed in drafting:
         yield Seen(timed.begin, timed.end, slots, requests, [Did.DRAFT] * len(rows), none, none, timed.steps)
     if launched.verifies:
         counts, judged = launched.letter.counts[rows], launched.letter.judged[rows]
         did = np.where(counts == 0, Did.DRAFT, np.where(judged > 0, Did.VERIFY, Did.PLAIN)).tolist()
-        yield Seen(last.begin, last.end, slots, requests, did, np.where(counts > 0, judged, 0), counts)
+        yield Seen(
+            last.begin, last.end, slots, requests, did, np.where(counts > 0, judged, 0).tolist(), counts.tolist()
+        )
 
 
 class DeviceSettler:
