@@ -76,7 +76,8 @@ class GridOptions:
     context: Annotated[str | None, option(_CELLS, "Contexts, by commas: with --batch a grid.", "--context")] = None
     batch: Annotated[str | None, option(_CELLS, "Rows, by commas. Default: 1.", "--batch")] = None
     draft: Annotated[
-        str | None, option(_CELLS, "Draft lengths of cells that name none, by commas. Default: 4,8.", "--draft")
+        str | None,
+        option(_CELLS, "Draft lengths where cells name none, by commas. Default: 4,8; fleet 3,7,10.", "--draft"),
     ] = None
     budget: Annotated[int | None, option(_CELLS, "Positions a sparse draft reads. Default: 512.", "--budget")] = None
     text: Annotated[

@@ -23,7 +23,7 @@ class FleetEffort:
     again: int = 2
     """Times that a run is run again, in which a graph was captured."""
     seconds: float = 60.0
-    """No further turn of a batch begins after this; one is always run."""
+    """No further turn of a batch begins so long after the first that counts."""
 
     def turns_of(self, rows: int) -> int:
         """Turns of a batch of so many rows."""

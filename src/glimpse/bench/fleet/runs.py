@@ -70,10 +70,11 @@ def measure_arms(
     The first turn compiles kernels and captures graphs, and does not count. A run in which a graph was captured all the
     same is run again, up to `effort.again` times.
     """
-    found, distinct, ends = [Runs(arm) for arm in arms], list[float](), time.perf_counter() + effort.seconds
+    found, distinct, ends = [Runs(arm) for arm in arms], list[float](), 0.0
     for turn in range(-1, effort.turns_of(rows)):
         if turn > 0 and time.perf_counter() > ends:
             break
+        ends = time.perf_counter() + effort.seconds if turn == 0 else ends
         texts: dict[Arm, list[list[int]]] = {}
         for runs in found[:: 1 if turn % 2 else -1]:
             window, texts[runs.arm] = _run(cell, runs.arm, rows, turn, temperature, effort)

@@ -8,7 +8,7 @@ from typing import Any
 from glimpse.bench.results import Table
 
 _ARMS = ("batch", "arm", "tokens/s", "over none", "quartiles", "drafted", "accepted", "/ ceiling", "host not hidden",
-         "rows parted", "distinct 4-grams")  # fmt: skip
+         "rows parted", "graphs captured", "distinct 4-grams")  # fmt: skip
 _HALVES = ("batch", "arm", "easy: tokens/s", "drafted", "accepted", "hard: tokens/s", "drafted", "accepted")
 _NONE = "-"
 
@@ -30,7 +30,8 @@ def _arm(cell: dict[str, Any], arm: dict[str, Any]) -> list[str]:
         f"{spread['low']:.3f}-{spread['high']:.3f}", f"{arm['drafted']:.2f}", f"{arm['accepted']:.2f}",
         f"{arm['tokens_per_s'] / ceiling:.2f}",
         _NONE if arm["host_share"] is None else f"{arm['host_share']:.1%}",
-        f"{sum(arm['parted'])} of {cell['rows'] * runs}", f"{cell['distinct_4grams']:.2f}",
+        f"{sum(arm['parted'])} of {cell['rows'] * runs}", str(sum(arm["captured"])),
+        f"{cell['distinct_4grams']:.2f}",
     ]  # fmt: skip
 
 
