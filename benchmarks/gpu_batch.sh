@@ -25,11 +25,11 @@ for part in "$@"; do
     case $part in
     fleet) # No batch begins after 400 s; turns of one batch stop after 30 s.
         python3 -m glimpse bench fleet -m "$model" $common --seconds 400 --cell-seconds 30 \
-            "$model:8000x64" "$model:8000x256" "$big:8000x64:3+7" "$big:32000x16:3+7" \
+            8000x64 8000x256 "$big:8000x64:3+7" "$big:32000x16:3+7" \
             "$model@1.7b:8000x32:3+7" "$model@1.7b:32000x16:3+7" ;;
     half)
         python3 -m glimpse bench fleet -m "$model" $common --out "$out/half" --seconds 100 --cell-seconds 40 \
-            "$model:8000x64:half" "$big:8000x64:3+7:half" ;;
+            8000x64:half "$big:8000x64:3+7:half" ;;
     batches) # In this order the most telling sizes come first; one reading of the prompts serves all.
         python3 -m glimpse bench batches -m "$model" $common --seconds 200 --cell-seconds 12 \
             --context 8000 --batch 256,64,16,4,1,128,32,8,2 ;;
@@ -38,7 +38,7 @@ for part in "$@"; do
     timeline)
         for pacer in fleet synchronised; do
             python3 -m glimpse bench timeline -m "$model" $common --out "$out/$pacer" --pacer $pacer --seconds 60 \
-                "$model:8000x32" "$big:8000x32"
+                8000x32 "$big:8000x32"
         done ;;
     *) echo "unknown part $part; known: fleet half batches soak timeline" >&2; code=2 ;;
     esac || code=$?
