@@ -4,7 +4,7 @@
 #   benchmarks/gpu_batch.sh MODEL.gguf IDS.npz COMMIT OUT [PART]...
 #
 # PART  what                                                                                 seconds (estimated, not measured)
-# fleet    the six filled batches: every row at its own pace, against all other policies     540: calls of 500 until all are there
+# fleet    the six filled batches: every row at its own pace, against all other policies     900: two calls of 500
 # half     half of the rows easy text, half hard: demo 8000x64, 8B cost 8000x64              180
 # batches  1 to 256 rows, drafter on and off, with its figure                                240
 # soak     every request as if alone, for 200 seconds, in bfloat16                           260
@@ -23,8 +23,8 @@ code=0
 for part in "$@"; do
     echo "== $part"
     case $part in
-    fleet) # No batch begins after 400 s; turns of one batch stop after 30 s.
-        python3 -m glimpse bench fleet -m "$model" $common --seconds 400 --cell-seconds 30 \
+    fleet) # No batch begins after 360 s, and one takes 70 to 180 s; its turns stop after 30 s.
+        python3 -m glimpse bench fleet -m "$model" $common --seconds 360 --cell-seconds 30 \
             8000x64 8000x256 "$big:8000x64:3+7" "$big:32000x16:3+7" \
             "$model@1.7b:8000x32:3+7" "$model@1.7b:32000x16:3+7" ;;
     half)
@@ -37,7 +37,7 @@ for part in "$@"; do
         python3 -m benchmarks.soak --device cuda -m "$model" --seconds 200 --commit "$commit" --out "$out" ;;
     timeline)
         for pacer in fleet synchronised; do
-            python3 -m glimpse bench timeline -m "$model" $common --out "$out/$pacer" --pacer $pacer --seconds 60 \
+            python3 -m glimpse bench timeline -m "$model" $common --out "$out/$pacer" --pacer $pacer --steps 240 --seconds 60 \
                 8000x32 "$big:8000x32"
         done ;;
     *) echo "unknown part $part; known: fleet half batches soak timeline" >&2; code=2 ;;

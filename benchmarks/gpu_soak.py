@@ -94,7 +94,9 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("-m", "--model", default="demo")
     parser.add_argument("--dtype", default="bfloat16", help="float32: nearly all texts must be equal outright")
-    parser.add_argument("--seconds", type=float, default=300, help="no soak but the first begins after so many (default 300)")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="no soak but the first begins after so many (default 300)"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--seeds", type=int, default=1000, help="at most so many soaks")
     parser.add_argument("--requests", type=int, default=64)

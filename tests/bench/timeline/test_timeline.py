@@ -29,6 +29,10 @@ def test_a_letter_a_step():
     lanes = lanes_of([step(0, [P]), step(1, [D, P]), step(2, [D, D], steps=2), step(4, [V, ONE])])
     assert [lane.steps for lane in lanes] == ["pdddv", " pdd1"]
     assert [lane.starts for lane in lanes] == [[0], [1]]
+    assert [lane.steps for lane in lanes_of([step(0, [D, ONE], steps=3), step(3, [P], requests="cd")], 2)] == [
+        "dd",
+        "11",
+    ]
 
 
 def test_another_request_in_a_row_is_marked():
@@ -66,7 +70,7 @@ def test_a_recorded_run(tmp_path):
     llm = LLM(folder, drafter="sparse", pacer="feedback", budget_floor=38, max_batch_size=2)
     free = llm.loaded.pool.free_pages
     prompts = [list(range(5, 65)), list(range(9, 69))]
-    lanes = lanes_of(record(llm.loaded, llm._engine, prompts, Traffic(steps=60, gap=2, least=4, most=12)))
+    lanes = lanes_of(record(llm.loaded, llm._engine, prompts, Traffic(steps=70, gap=2, least=4, most=12)))
     assert [lane.slot for lane in lanes] == [0, 1]
     assert len({len(lane.steps) for lane in lanes}) == 1
     assert sum(len(lane.starts) for lane in lanes) == 4

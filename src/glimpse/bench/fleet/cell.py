@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Sequence
 
@@ -109,6 +110,7 @@ class FleetCell:
     def forget(self, arm: Arm) -> None:
         """Gives an arm's engine up, with its graphs."""
         self._engines.pop(arm, None)
+        gc.collect()
 
     def _prompt(self, place: int, earlier: bool) -> list[int]:
         own = self._prompts[place]

@@ -104,6 +104,7 @@ class FleetMeasuring:
         except GlimpseError:
             if most == shape.rows:
                 raise
+        self.close()
         return self._made(shape, shape.rows)
 
     def _made(self, shape: FleetShape, rows: int) -> FleetCell:

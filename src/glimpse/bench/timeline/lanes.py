@@ -32,8 +32,8 @@ class Lane:
         self.steps = self.steps.ljust(at) + letter
 
 
-def lanes_of(seen: Sequence[Seen]) -> list[Lane]:
-    """The rows that did anything, by slot; all as long."""
+def lanes_of(seen: Sequence[Seen], most: int | None = None) -> list[Lane]:
+    """The rows that did anything, by slot; all as long, and no longer than `most`."""
     lanes: dict[int, Lane] = {}
     at = 0
     for column in _columns(_in_order(seen)):
@@ -42,8 +42,10 @@ def lanes_of(seen: Sequence[Seen]) -> list[Lane]:
                 for slot, request, did in zip(step.slots, step.requests, step.did, strict=True):
                     lanes.setdefault(slot, Lane(slot)).add(LETTERS[Did(did)], request, at)
             at += 1
+    end = at if most is None else min(at, most)
     for lane in lanes.values():
-        lane.steps = lane.steps.ljust(at)
+        lane.steps = lane.steps.ljust(end)[:end]
+        lane.starts = [start for start in lane.starts if start < end]
     return [lanes[slot] for slot in sorted(lanes)]
 
 

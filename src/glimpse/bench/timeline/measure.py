@@ -51,7 +51,7 @@ class TimelineMeasuring:
         if self.models.device.type == "cuda":
             say("a first run captures graphs")
             record(loaded, engine, prompts, self.traffic)
-        lanes = lanes_of(record(loaded, engine, prompts, self.traffic))
+        lanes = lanes_of(record(loaded, engine, prompts, self.traffic), self.traffic.steps)
         return {
             "name": shape.name, "model": checkpoint.name, "context": shape.context, "rows": shape.rows,
             "lanes": [{"slot": lane.slot, "steps": lane.steps, "starts": lane.starts} for lane in lanes],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 
 from glimpse.bench.decode.cell import params_of
@@ -19,7 +20,7 @@ class Traffic:
     """How requests come."""
 
     steps: int = 160
-    """Calls of the engine that are watched."""
+    """Forwards that are watched; parts of prompts that a device reads by themselves count too."""
     gap: int = 4
     """Steps between arrivals, when half as many requests as rows are there from the beginning."""
     least: int = 16
@@ -30,7 +31,7 @@ class Traffic:
 def record(
     loaded: Loaded, engine: EngineFace, prompts: Sequence[list[int]], traffic: Traffic, temperature: float = 0.7
 ) -> list[Seen]:
-    """What the rows did in the first `traffic.steps` steps.
+    """What the rows did in the first `traffic.steps` steps, or a few more: a round is not cut.
 
     Each prompt is asked for twice: random lengths of its end, from a quarter of it to the whole.
     """
@@ -45,10 +46,10 @@ def record(
     del coming[:begun]
     attach(engine, seen.append)
     try:
-        for step in range(1, traffic.steps + 1):
+        for step in count(1):
             if coming and step % traffic.gap == 0:
                 engine.add(coming.pop(0))
-            if not (engine.busy or coming):
+            if not (engine.busy or coming) or sum(own.steps for own in seen) >= traffic.steps:
                 break
             engine.step()
     finally:
