@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from engine.device.engines import greedy, on_device, prompts_of, tiny_folder
 from glimpse.bench.fleet import cell as fleet_cell
@@ -47,15 +46,14 @@ def test_a_filled_batch_on_the_device(llm, monkeypatch):
         return device_engine(make_parts(loaded, options), options)
 
     monkeypatch.setattr(fleet_cell, "build_engine", build)
-    cell = FleetCell(llm.loaded.checkpoint, prompts_of(llm, 40, 40), 38, 12)
+    cell = FleetCell(llm.loaded.checkpoint, prompts_of(llm, 40), 38, 8)
     cell.read()
-    effort = FleetEffort(warm=1, tokens=3)
-    plain, right = cell.run(Arm(NONE), 2, 0, 0.7, effort)
-    window, texts = cell.run(Arm("fixed", 2), 2, 0, 0.7, effort)
+    effort = FleetEffort(warm=1, tokens=2)
+    plain, right = cell.run(Arm(NONE), 1, 0, 0.0, effort)
+    window, texts = cell.run(Arm("fixed", 1), 1, 0, 0.0, effort)
     assert all(own[: len(text)] == text[: len(own)] for own, text in zip(right, texts, strict=True))
-    assert window.tokens >= 6
+    assert window.tokens >= plain.tokens == plain.steps == 2
     assert sum(count for wrote in window.rounds for _, _, count in wrote) == window.tokens
-    assert plain.steps == 3
-    assert torch.tensor([plain.busy, window.busy]).min() > 0
+    assert min(plain.busy, window.busy) > 0
     cell.close()
     assert cell._loaded.pool.free_pages == cell._loaded.pool.pages
