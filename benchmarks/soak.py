@@ -3,6 +3,7 @@
 Prompts of random ids (1 to 6,000 tokens, half of them beginning alike), arrivals, sampling settings, stops and seeds at
 random; cancellations in any phase; forced preemptions (`glimpse.bench.soak`). Soaks take turns over the drafters; every
 other one has pages for two requests of full length only, which are not all promised, so that requests are put back.
+With `--device cuda` the engine of a GPU is soaked, for `--seconds` (`benchmarks.gpu_soak`).
 """
 
 from __future__ import annotations
@@ -81,4 +82,8 @@ SUITE = Suite(
 )
 
 if __name__ == "__main__":
+    if "cuda" in sys.argv:
+        from benchmarks.gpu_soak import main as on_gpu
+
+        sys.exit(on_gpu())
     sys.exit(main(SUITE, Path(__file__).resolve().parents[1]))

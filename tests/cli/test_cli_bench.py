@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench.decode import measure
+from glimpse.bench.fleet import effort
 from glimpse.cli import app
 from glimpse.errors import GlimpseError
 from glimpse.planning import roofs
@@ -93,6 +95,50 @@ def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
     assert "tiny 80x1: kept from an earlier run" in err
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Runs of a few tokens."""
+    monkeypatch.setattr(effort, "FleetEffort", partial(effort.FleetEffort, rows=1, warm=1, tokens=3, room=24))
+
+
+def test_filled_batches(capsys, model, tmp_path, few):
+    cells = [f"{model}:200x2:2:half", f"{model}:80x2:2"]
+    options = ["--turns", "1", "--budget", "38", "--arms", "fleet,fixed", "--out", str(tmp_path)]
+    code, out, err = _run(capsys, "fleet", *cells, *options)
+    assert code == 0
+    assert "tiny 200x2, half easy  fixed 2" in out
+    assert "Half of the rows easy text, half hard" in out
+    assert "tiny 80x2: fleet over none" in out
+    result = json.loads((tmp_path / "cpu-filled.json").read_text())
+    assert [arm["arm"] for arm in result["runs"][1]["arms"]] == ["none", "fleet", "fixed"]
+    assert result["settings"]["temperature"] == 0.7
+    assert "turn 1: none" in err
+
+
+def test_batches_that_grow_and_their_figure(capsys, model, tmp_path, few):
+    argv = ["-m", model, "--context", "80", "--batch", "2,1", "--turns", "1", "--budget", "38", "--temperature", "0"]
+    code, out, err = _run(capsys, "batches", *argv, "--out", str(tmp_path))
+    assert code == 0
+    path = tmp_path / "cpu-batches-tiny-80.svg"
+    assert out.splitlines()[-1] == str(path)
+    assert "times plain" in path.read_text()
+    assert err.count("prompts read in") == 1
+    result = json.loads((tmp_path / "cpu-batches.json").read_text())
+    assert [run["name"] for run in result["runs"]] == ["tiny 80x2", "tiny 80x1"]
+    assert [run["law"] for run in result["runs"]] == ["greedy", "greedy"]
+
+
+def test_a_timeline(capsys, model, tmp_path):
+    argv = [f"{model}:80x2", "--steps", "40", "--pacer", "feedback", "--budget", "38", "--out", str(tmp_path)]
+    code, out, _ = _run(capsys, "timeline", *argv)
+    assert code == 0
+    assert "What rows did, share of steps" in out
+    assert out.splitlines()[-1] == str(tmp_path / "cpu-timeline-tiny-80x2-feedback.svg")
+    (run,) = json.loads((tmp_path / "cpu-timeline.json").read_text())["runs"]
+    assert [lane["slot"] for lane in run["lanes"]] == [0, 1]
+    assert "sparse + feedback" in (tmp_path / "cpu-timeline-tiny-80x2-feedback.svg").read_text()
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -125,6 +171,15 @@ def test_ctrl_c_keeps_what_is_there(capsys, model, tmp_path, monkeypatch):
         ("steps --ids nowhere", "--ids 'nowhere' is no file"),
         ("steps --commit abc", "commit 'abc' is not 40 hexadecimal digits"),
         ("report", "name at least one result file"),
+        ("fleet 8000:half", "cell '8000' is not of the form"),
+        ("fleet --arms fast", "unknown arm 'fast'; known: none, synchronised"),
+        ("fleet --turns 0", "--turns 0: at least 1 is needed"),
+        ("fleet --temperature -1", "--temperature -1: give 0 (greedy) or more"),
+        ("fleet demo:1000x1:half -m elsewhere", "--model 'elsewhere' would not be read"),
+        ("batches --cell-seconds 0", "--cell-seconds 0: give more than 0 seconds"),
+        ("timeline --steps 0", "--steps 0: from 1 to 2,000 can be drawn"),
+        ("timeline --pacer hasty", "unknown name 'hasty'"),
+        ("timeline --drafter hasty", "unknown name 'hasty'"),
     ],
 )
 def test_wrong_arguments(capsys, argv, words):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import typer
 
@@ -21,14 +21,44 @@ if TYPE_CHECKING:
     from glimpse.bench.decode.shape import CellShape
 
 _CELLS, _WHERE, _RUN = "Cells", "Where and on what text", "Run"
-_ON_CPU = ("1000x1",), (4,)
-_ON_GPU = ("8000x1", "8000x64"), (4, 8)
-"""Cells where none are named, and their draft lengths."""
 Number = TypeVar("Number", int, float)
+Shape = TypeVar("Shape", bound="CellShape")
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The cells of a command where none are named, and their draft lengths."""
+
+    context: int
+    rows: tuple[int, ...]
+    drafts: tuple[int, ...]
+
+    @property
+    def cells(self) -> list[str]:
+        """As they are typed."""
+        return [f"{self.context}x{count}" for count in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class CellKind(Generic[Shape]):
+    """How a command's cells are read."""
+
+    parse: Callable[[str, str, Sequence[int]], Shape]
+    """From a cell as it is typed, its model and draft lengths where it names none."""
+    cpu: Usual
+    gpu: Usual
+    drafts: tuple[int, ...]
+    """Draft lengths of cells that name none."""
+    in_step: bool = False
+    """Whether rows must stay in step, of which a CPU's engine keeps few."""
+    bare: Callable[[str], str] = str
+    """A cell without what only this command knows."""
+    grid: bool = False
+    """Whether a grid that names no rows has the usual ones, not one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellOptions:
+class GridOptions:
     """Which cells, on which text, where."""
 
     cells: Annotated[
@@ -46,11 +76,9 @@ class CellOptions:
     context: Annotated[str | None, option(_CELLS, "Contexts, by commas: with --batch a grid.", "--context")] = None
     batch: Annotated[str | None, option(_CELLS, "Rows, by commas. Default: 1.", "--batch")] = None
     draft: Annotated[
-        str | None, option(_CELLS, "Draft lengths of cells that name none, by commas. Default: 4,8.", "--draft")
+        str | None,
+        option(_CELLS, "Draft lengths where cells name none, by commas. Default: 4,8; fleet 3,7,10.", "--draft"),
     ] = None
-    drafter: Annotated[
-        str, option(_CELLS, "Who drafts; on a GPU only sparse so far. Default: sparse.", "--drafter")
-    ] = "sparse"
     budget: Annotated[int | None, option(_CELLS, "Positions a sparse draft reads. Default: 512.", "--budget")] = None
     text: Annotated[
         str | None,
@@ -71,6 +99,15 @@ class CellOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CellOptions(GridOptions):
+    """The same, and the drafter."""
+
+    drafter: Annotated[
+        str, option(_CELLS, "Who drafts; on a GPU only sparse so far. Default: sparse.", "--drafter")
+    ] = "sparse"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairOptions:
     """How texts are written."""
 
@@ -85,45 +122,39 @@ class PairOptions:
     ] = None
 
 
-def shapes(options: CellOptions, device: torch.device) -> list[CellShape]:
+def shapes(options: GridOptions, device: torch.device, kind: CellKind[Shape]) -> list[Shape]:
     """The cells asked for, each once. Raises ArgumentError naming the first that is wrong."""
     from glimpse.bench.decode.host import refuse_rows
-    from glimpse.bench.decode.shape import parse_cell
     from glimpse.model import resolve_model
 
     if options.cells and (options.context or options.batch):
         raise ArgumentError("name cells, or a grid by --context and --batch, not both")
-    asked = list(options.cells)
-    drafts: tuple[int, ...] = (4, 8)
+    usual = kind.gpu if device.type == "cuda" else kind.cpu
+    asked, drafts = list(options.cells), kind.drafts
     if options.context or options.batch:
-        contexts = numbers("--context", options.context, whole) or [8000 if device.type == "cuda" else 1000]
-        rows = numbers("--batch", options.batch, whole) or [1]
+        contexts = numbers("--context", options.context, whole) or [usual.context]
+        rows = numbers("--batch", options.batch, whole) or (usual.rows if kind.grid else (1,))
         asked = [f"{context}x{count}" for context in contexts for count in rows]
     if not asked:
-        asked, drafts = _usual(device)
-    _refuse_unread(options)
+        asked, drafts = usual.cells, usual.drafts
+    _refuse_unread(options, [kind.bare(text) for text in options.cells])
     lengths = numbers("--draft", options.draft, whole) or drafts
-    found = list(dict.fromkeys(parse_cell(text, options.model or "demo", lengths) for text in asked))
+    found = list(dict.fromkeys(kind.parse(text, options.model or "demo", lengths) for text in asked))
     for name in {shape.source for shape in found} - {"demo"}:
         resolve_model(name)
-    for shape in found if device.type != "cuda" else ():
+    for shape in found if kind.in_step and device.type != "cuda" else ():
         refuse_rows(shape.rows)
     return found
 
 
-def _usual(device: torch.device) -> tuple[list[str], tuple[int, ...]]:
-    cells, drafts = _ON_GPU if device.type == "cuda" else _ON_CPU
-    return list(cells), drafts
-
-
-def _refuse_unread(options: CellOptions) -> None:
+def _refuse_unread(options: GridOptions, cells: Sequence[str]) -> None:
     """Raises ArgumentError for a model or draft lengths where every cell names its own."""
     from glimpse.bench.decode.shape import names_drafts, names_model
 
     for name, value, named in (
         ("--model", options.model, names_model), ("--draft", options.draft, names_drafts),
     ):  # fmt: skip
-        if value is not None and options.cells and all(map(named, options.cells)):
+        if value is not None and cells and all(map(named, cells)):
             raise ArgumentError(f"{name} {value!r} would not be read: every cell names its own; leave one of them out")
 
 
@@ -151,7 +182,7 @@ def temperatures(text: str | None) -> tuple[float, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def where(options: CellOptions) -> tuple[torch.device, torch.dtype]:
+def where(options: GridOptions) -> tuple[torch.device, torch.dtype]:
     """Device and dtype. Raises ArgumentError for one that is unknown or not here."""
     import torch
 
@@ -170,7 +201,7 @@ def where(options: CellOptions) -> tuple[torch.device, torch.dtype]:
     return torch.device("cuda" if cuda else "cpu"), dtypes[name]
 
 
-def text_of(options: CellOptions) -> Text:
+def text_of(options: GridOptions) -> Text:
     """Where prompts come from. Raises ArgumentError for a folder or file that is not there."""
     from pathlib import Path
 

@@ -19,6 +19,7 @@ from glimpse.engine.phases import PhasePlanner
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
 from glimpse.engine.settle import Settler
+from glimpse.engine.watch import Watch, step_of
 from glimpse.sampling.params import ResolvedParams
 
 
@@ -31,6 +32,7 @@ class Engine:
     def __init__(self, parts: Parts, options: EngineOptions) -> None:
         self.parts, self.options = parts, options
         self.steps = 0
+        self.watch: Watch | None = None
         self._lock = parts.lock
         self._waiting: deque[Request] = deque()
         self._residents = Residents(parts, options)
@@ -126,6 +128,8 @@ class Engine:
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
         progress = self._settler.commit(plan, result, self.steps)
         self._planner.halted.update(self._settler.stuck)
+        if self.watch is not None:
+            self.watch(step_of(plan, self._running, progress, parts.rows.max_draft, started))
         self._retire_finished()
         for made in progress:
             if made.request.hear:

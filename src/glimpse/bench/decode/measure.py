@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
-from glimpse.bench.decode.cell import Cell, law_of
+from glimpse.bench.decode.cell import SAMPLED, Cell, law_of
 from glimpse.bench.decode.effort import Effort
 from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
@@ -39,6 +39,16 @@ class Measuring:
     drafter: str = "sparse"
     temperatures: tuple[float, ...] = (0.7, 0.0)
     """Empty: steps only."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the result file and the journal."""
+        effort = asdict(self.effort)
+        del effort["seconds"]
+        return {
+            "temperatures": list(self.temperatures), "sampled": SAMPLED, "budget": self.budget, "drafter": self.drafter,
+            "dtype": str(self.models.dtype).removeprefix("torch."), "text": self.text.label, "effort": effort,
+        }  # fmt: skip
 
     def cell(self, shape: CellShape, say: Say) -> dict[str, Any]:
         """Everything about one cell, as it goes into the result file; `say` hears how far it is."""

@@ -58,7 +58,7 @@ def measure_runs(
         if turn >= 0:
             texts.append(written[0])
             for arm in arms:
-                arm.parted.append(_parted(written[0], written[arm.drafts]))
+                arm.parted.append(parted(written[0], written[arm.drafts]))
     return _found(cell, floors, arms, texts, budget) | {"law": law_of(temperature), "temperature": temperature}
 
 
@@ -96,7 +96,7 @@ def _host_share(cell: Cell, drafts: int, action: Callable[[], None], wall: float
     return None if own is None else max(0.0, 1 - own / wall)
 
 
-def _parted(plain: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> int:
+def parted(plain: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> int:
     return sum(any(a != b for a, b in zip(left, right, strict=False)) for left, right in zip(plain, other, strict=True))
 
 

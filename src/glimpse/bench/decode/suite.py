@@ -5,24 +5,45 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from glimpse.bench import environment
-from glimpse.bench.decode.cell import SAMPLED
-from glimpse.bench.decode.measure import Measuring
+from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.runs import Say
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.tables import tables
 from glimpse.bench.decode.targets import targets
+from glimpse.bench.floors import Machine
 from glimpse.bench.journal import Journal
 from glimpse.bench.report import reasons
-from glimpse.bench.results import Result, write_result
+from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.errors import GlimpseError
+
+Cells = Sequence[dict[str, Any]]
+
+
+class Measures(Protocol):
+    """Who measures cells."""
+
+    @property
+    def models(self) -> Models:
+        """Where checkpoints are opened."""
+
+    @property
+    def machine(self) -> Machine:
+        """What the device can do at best."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Whatever decides what is measured: with other settings nothing is kept of an interrupted run."""
+
+    def cell(self, shape: Any, say: Say) -> dict[str, Any]:
+        """Everything about one cell, as it goes into the result file."""
 
 
 @dataclass
@@ -31,7 +52,7 @@ class Suite:
 
     name: str
     """"steps" or "decode"."""
-    measuring: Measuring
+    measuring: Measures
     out: Path
     """Folder of the result file, and of the journal that an interrupted run goes on from."""
     seconds: float | None = None
@@ -41,6 +62,8 @@ class Suite:
     fresh: bool = False
     debug: bool = False
     say: Say = print
+    tables: Callable[[Cells], list[Table]] = tables
+    targets: Callable[[Cells], list[Target]] = targets
     result: Result | None = None
     """What is in the result file so far; None where nothing could be measured yet."""
     _failed: dict[str, str] = field(default_factory=dict)
@@ -104,29 +127,20 @@ class Suite:
             commit=commit,
             dirty=dirty,
             quick=False,
-            settings=self._settings(),
+            settings=self.measuring.settings,
             runs=[*cells, *({"cell": name, "error": error} for name, error in self._failed.items())],
-            targets=[target.noted(why.get(target.what)) for target in targets(cells)],
+            targets=[target.noted(why.get(target.what)) for target in self.targets(cells)],
             floors=asdict(self.measuring.machine),
-            tables=tables(cells),
+            tables=self.tables(cells),
         )
         write_result(self.result, self.out)
 
     def _journal(self) -> Journal:
-        header = {"code": environment.package_digest(), "settings": self._settings(), "device": self._device()}
+        header = {"code": environment.package_digest(), "settings": self.measuring.settings, "device": self._device()}
         return Journal(self.out / f".{self.name}.partial.jsonl", header, fresh=self.fresh)
 
     def _device(self) -> Mapping[str, Any]:
         return environment.device_of(self.measuring.models.device)
-
-    def _settings(self) -> dict[str, Any]:
-        own = self.measuring
-        effort = asdict(own.effort)
-        del effort["seconds"]
-        return {
-            "temperatures": list(own.temperatures), "sampled": SAMPLED, "budget": own.budget, "drafter": own.drafter,
-            "dtype": str(own.models.dtype).removeprefix("torch."), "text": own.text.label, "effort": effort,
-        }  # fmt: skip
 
 
 def _line(error: Exception) -> str:

@@ -11,6 +11,7 @@ from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
 from glimpse.engine.device.prompt_topk import PromptTopK
 from glimpse.engine.device.seats import Seat, Seats
+from glimpse.engine.watch import Did, Seen, Watch
 
 
 class Reader:
@@ -23,6 +24,7 @@ class Reader:
         self._most = CHUNK if self._bitwise is None else PART
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
+        self.watch: Watch | None = None
 
     def step(self) -> None:
         """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""
@@ -42,7 +44,9 @@ class Reader:
         text = self._rows.tokens[seat.slot, start:stop]
         tokens = upload(text, core.decoder.device)
         scores = self._scores() if last and core.drafts else None
-        self._throttle()
+        begin = self._throttle()
+        if self.watch is not None:
+            self.watch(Seen(begin, None, [seat.slot], [seat.request], [Did.PREFILL], [0], [0]))
         if self._bitwise is None:
             hidden = read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
             if self._topk:
@@ -60,8 +64,9 @@ class Reader:
         row, recall = len(self._seats.taken), self._core.recall
         return Scores(recall.fresh[:, row], recall.reference[:, row])
 
-    def _throttle(self) -> None:
-        """Waits for the part before the last one, so that what is said to be read nearly is."""
+    def _throttle(self) -> Mark:
+        """Waits for the part before the last one, so that what is said to be read nearly is; returns a mark."""
         if self._last is not None:
             self._last.wait()
         self._last = Mark(self._core.decoder.device)
+        return self._last

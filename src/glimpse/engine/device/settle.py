@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
@@ -14,6 +17,7 @@ from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress
 from glimpse.engine.settle import keep_tokens
+from glimpse.engine.watch import Did, Seen, Watch
 from glimpse.pacing.costs import StepLoad
 from glimpse.sampling.finite import not_finite
 
@@ -72,6 +76,23 @@ class Mirror:
         self._confidence[slots, :most] = letter.confidence[:count]
 
 
+def steps_of(launched: Launched) -> Iterator[Seen]:
+    """What the rows did, of what has arrived: of a round, its draft steps and its verification."""
+    rows = [row for row, seat in enumerate(launched.seats) if not seat.request.finished]
+    slots = [launched.seats[row].slot for row in rows]
+    requests = [launched.seats[row].request for row in rows]
+    none = [0] * len(rows)
+    drafting, last = launched.timed[: -1 if launched.verifies else None], launched.timed[-1]
+    for timed in drafting:
+        yield Seen(timed.begin, timed.end, slots, requests, [Did.DRAFT] * len(rows), none, none, timed.steps)
+    if launched.verifies:
+        counts, judged = launched.letter.counts[rows], launched.letter.judged[rows]
+        did = np.where(counts == 0, Did.DRAFT, np.where(judged > 0, Did.VERIFY, Did.PLAIN)).tolist()
+        yield Seen(
+            last.begin, last.end, slots, requests, did, np.where(counts > 0, judged, 0).tolist(), counts.tolist()
+        )
+
+
 class DeviceSettler:
     """Turns reports into output."""
 
@@ -80,6 +101,7 @@ class DeviceSettler:
         the host's drafts; `trees`: where these are trees."""
         self._parts, self._drafts, self._waits, self._trees = parts, drafts, waits, trees
         self._mirror = Mirror(parts.rows)
+        self.watch: Watch | None = None
         self.doubtful = False
         """Whether the last report had a row whose draft may have made its logits not finite."""
 
@@ -88,6 +110,9 @@ class DeviceSettler:
         launched.arrived.wait()
         if self._trees and launched.trees:
             self._trees.arrived(launched.trees)
+        if self.watch is not None:
+            for seen in steps_of(launched):
+                self.watch(seen)
         self._count(launched)
         if self._drafts:
             self._mirror.note_drafts(launched)

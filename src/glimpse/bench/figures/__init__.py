@@ -1,0 +1,1 @@
+"""Figures as SVG, drawn from result files; readable on light and on dark pages."""

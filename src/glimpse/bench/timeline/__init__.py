@@ -1,0 +1,1 @@
+"""`glimpse bench timeline`: what every row of the engine did, step by step."""

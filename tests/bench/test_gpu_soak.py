@@ -1,0 +1,78 @@
+"""The soak of a GPU's engine, tried on a CPU: it runs through, and tells near ties from faults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from benchmarks import gpu_soak
+from tests.tiny import write_tiny_checkpoint
+
+from glimpse import LLM, SamplingParams
+from glimpse.bench.results import read_result
+from glimpse.bench.soak import Mix, soak
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("soak") / "tiny", max_position_embeddings=256)
+
+
+@pytest.fixture(scope="module")
+def llm(folder):
+    return LLM(folder, drafter="none", pacer="fixed", dtype="float32", max_batch_size=4, max_context=100)
+
+
+def test_soaks_until_the_time_is_over(folder, tmp_path, capsys):
+    asked = [
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        "-m",
+        str(folder),
+        "--requests",
+        "8",
+        "--longest",
+        "60",
+        "--seeds",
+    ]
+    sizes = ["2", "--tokens", "12", "--rows", "4", "--out", str(tmp_path), "--commit", "ab" * 20]
+    assert gpu_soak.main([*asked, *sizes]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["arm"]["reserve"] for line in lines] == ["full", "next"]
+    assert last == "2 soaks, 16 requests compared, 0 near ties, 0 faults"
+    result = read_result(tmp_path / "cpu-soak.json")
+    assert result.targets[0].value == 0
+    assert gpu_soak.main([*asked, *sizes, "--seconds", "-1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 soaks, 8 requests")
+
+
+def test_a_wrong_token_is_a_fault_and_a_near_tie_is_not(llm, monkeypatch):
+    params = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
+    prompt = list(range(5, 25))
+    right = tuple(llm.generate([prompt], params)[0].token_ids)
+    wrong = (*right[:3], (right[3] + 1) % 300, *right[4:])
+    assert not gpu_soak.is_near(llm, prompt, params, right, wrong)
+    assert not gpu_soak.is_near(llm, prompt, params, right, right[:4])
+    monkeypatch.setitem(gpu_soak.MOVES, torch.float32, 1e3)
+    assert gpu_soak.is_near(llm, prompt, params, right, wrong)
+
+
+def test_what_is_near_is_counted_not_blamed(llm):
+    mix, other = Mix(requests=6, longest=40, most_tokens=8, cancelled=0.0, preempted=0.0), llm.variant()
+    found = soak(llm, _Liar(llm), mix, 0, lambda prompt, params, right, got: True)
+    assert found.faults == []
+    assert found.counts["near ties"] == found.counts["compared"] == 6
+    assert len(soak(other, _Liar(llm), mix, 0).faults) == 6
+
+
+class _Liar:
+    """Says other tokens than the model."""
+
+    def __init__(self, llm):
+        self._llm = llm
+
+    def generate(self, prompts, params):
+        return self._llm.generate([[7, *prompts[0][1:], 7]], SamplingParams(max_tokens=2, temperature=0.0))
