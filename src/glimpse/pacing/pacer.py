@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts
+from glimpse.speculation import Choice
 
 
 class Action(IntEnum):
@@ -29,6 +30,8 @@ class Decisions:
     actions: list[Action]
     room: list[int]
     """How many more tokens are worth drafting, for a drafter that drafts at once."""
+    choices: Mapping[int, Choice] = field(default_factory=dict)
+    """By slot, of rows whose drafter was chosen anew: what was chosen, and why."""
 
 
 def draft_up_to(lengths: list[int], rows: RowView, room: list[int]) -> Decisions:

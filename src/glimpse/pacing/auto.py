@@ -1,0 +1,241 @@
+"""The pacer of the drafter `auto`: who drafts for each row, by expected tokens per second, and how far.
+
+Speeds are over plain decoding, whose step is measured. A host drafter's comes from its rounds, those that ran and those
+of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`).
+The choice follows `auto_choice`. Nodes of trees are priced by `marginal`, lengths of self-drafted chains by `entropy`.
+What looking costs is bounded: shadows take at most `SHARE` of the time, and a row that does not draft is looked at only
+every few tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.auto import PLAIN, SELF, AutoDrafter
+from glimpse.drafting.drafter import Drafter, Outcome
+from glimpse.errors import ArgumentError
+from glimpse.pacing.auto_choice import Chooser
+from glimpse.pacing.auto_shadow import Market, Score, Shadow
+from glimpse.pacing.entropy import EntropyPacer
+from glimpse.pacing.marginal import MarginalPacer
+from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.speculation import Choice
+
+GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.12, "racer+suffix": 1.14}
+"""Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
+LOOK = 8
+"""Tokens between looks at a row's choice."""
+SHARE = 0.005
+"""Of the decoding time may go into shadows."""
+STRETCH, STRETCH_SECONDS = 16, 0.004
+"""Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
+TRIAL = 768
+"""Tokens after which the self drafter is thought well of again (`HOPE`); twice as many each time that it fails."""
+HOPE = 0.92
+"""Chance of acceptance that a trial of the self drafter begins with."""
+
+
+@dataclass(slots=True)
+class _Row:
+    chooser: Chooser
+    shadows: dict[str, Shadow]
+    market: Market | None = None
+    next_look: int = 0
+    told: bool = False
+    """Its first choice has been explained."""
+    awake: int = 0
+    """Tokens that its shadows still follow."""
+    credit: float = STRETCH_SECONDS
+    """Seconds that shadows may take."""
+    stretch: float = STRETCH_SECONDS
+    """What their last stretch took."""
+    trial: int = TRIAL
+    """Position from which on the self drafter may be tried again."""
+    wait: int = TRIAL
+
+
+class AutoPacer:
+    """Chooses among the candidates of an `AutoDrafter`, which it is given after it was built (`attach`)."""
+
+    name = "auto"
+    paces = AutoDrafter.name
+    """The only drafter it goes with."""
+    foretells = False
+    DEFAULT_MOST = 64
+
+    def __init__(self, context: PaceContext) -> None:
+        asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
+        self.most = asked
+        self._trees = MarginalPacer(replace(context, drafts_at_once=True, draft_tokens=asked))
+        chains = min(asked, EntropyPacer.DEFAULT_MOST)
+        self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
+        self._drafter: AutoDrafter | None = None
+        self._rows: dict[int, _Row] = {}
+        self._host, self._spent, self._seen = 0.0, 0.0, 0.0
+        """Seconds of the host: a row's round, its moving average; all rounds so far; what the drafter had spent."""
+
+    @classmethod
+    def build(cls, context: PaceContext) -> AutoPacer:
+        """With the most nodes asked for."""
+        return cls(context)
+
+    def attach(self, drafter: Drafter) -> None:
+        """The drafter whose rows it paces. Raises ArgumentError for one with nothing to choose from."""
+        if not isinstance(drafter, AutoDrafter):
+            raise ArgumentError(f"pacer 'auto' chooses for drafter 'auto'; for {drafter.name!r} leave the pacer out")
+        self._drafter = drafter
+
+    @property
+    def drafter(self) -> AutoDrafter:
+        """See `attach`."""
+        if self._drafter is None:
+            raise AssertionError("pacer 'auto' was given no drafter")
+        return self._drafter
+
+    def admit(self, rows: RowView) -> None:
+        """The first choice: the best by the guesses, and by the prices of self drafting at this length."""
+        self._trees.admit(rows)
+        self._chains.admit(rows)
+        for slot in rows.slots:
+            names = [name for name in self.drafter.candidates if name not in (PLAIN, SELF)]
+            shadows = {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names}
+            speeds = self._speeds(rows.rows_of(slot), slot, shadows)
+            best = max(speeds, key=lambda name: speeds[name])
+            self._rows[slot] = _Row(Chooser(best), shadows)
+            self._take(slot, best)
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """Rows choose, then draft, verify or decode plainly."""
+        decided = self._trees.decide(rows, room)
+        drafted = rows.column(rows.rows.draft_len)
+        if not any(drafted) and self._trees.plain_is_unknown:
+            return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
+        explained = {}
+        for slot, have, length in zip(rows.slots, drafted, rows.column(rows.rows.committed_len), strict=True):
+            choice = self._look(rows, slot, length) if not have else None
+            if choice is not None:
+                explained[slot] = choice
+        actions, most = list(decided.actions), list(decided.room)
+        for index, slot in enumerate(rows.slots):
+            if self._rows[slot].chooser.current == PLAIN:
+                actions[index], most[index] = Action.PLAIN, 0
+        self._chain_decisions(rows, room, actions, most)
+        return Decisions(actions, most, explained)
+
+    def trim(self, rows: RowView) -> list[int]:
+        """See `MarginalPacer.trim`."""
+        begun = perf_counter()
+        kept = self._trees.trim(rows)
+        self._spent += perf_counter() - begun
+        return kept
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Rounds that ran score who drafted; shadows follow the text."""
+        begun = perf_counter()
+        drafting = self._apart(outcomes, lambda name: name not in (PLAIN, SELF))
+        self._trees.observe(rows, drafting)
+        self._chains.observe(rows, self._apart(outcomes, lambda name: name == SELF))
+        self._spent += perf_counter() - begun
+        self._time_host(len(drafting))
+        for outcome in outcomes:
+            row = self._rows[outcome.slot]
+            if row.market is not None and outcome.tokens:
+                self._score(row, row.market, outcome)
+                self._follow(row, row.market, outcome)
+
+    def retire(self, rows: RowView) -> None:
+        """Drops what was learned."""
+        self._trees.retire(rows)
+        self._chains.retire(rows)
+        for slot in rows.slots:
+            self._rows.pop(slot, None)
+
+    def _chain_decisions(self, rows: RowView, room: list[int], actions: list[Action], most: list[int]) -> None:
+        own = [self._rows[slot].chooser.current == SELF for slot in rows.slots]
+        if any(own):
+            places = [index for index, mine in enumerate(own) if mine]
+            decided = self._chains.decide(rows.pick(own), [room[index] for index in places])
+            for index, action, left in zip(places, decided.actions, decided.room, strict=True):
+                actions[index], most[index] = action, left
+
+    def _apart(self, outcomes: list[Outcome], wanted: Callable[[str], bool]) -> list[Outcome]:
+        return [outcome for outcome in outcomes if wanted(self._rows[outcome.slot].chooser.current)]
+
+    def _look(self, rows: RowView, slot: int, length: int) -> Choice | None:
+        """Prices, shadows and perhaps a change of the row's choice; what there is to explain."""
+        row, position = self._rows[slot], length - int(rows.rows.prompt_len[slot])
+        if not row.awake and row.credit >= row.stretch:
+            self._wake(rows, slot, row)
+        if position < row.next_look and row.market is not None:
+            return None
+        row.next_look = position + LOOK
+        row.market = Market(*self._trees.shares(length))
+        if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
+            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
+            self._chains.hope(slot, HOPE)
+        speeds = self._speeds(rows.rows_of(slot), slot, row.shadows)
+        changed = row.chooser.decide(position, speeds)
+        if changed:
+            self._take(slot, row.chooser.current)
+        if not changed and row.told:
+            return None
+        row.told = True
+        return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
+
+    def _speeds(self, row: RowView, slot: int, shadows: dict[str, Shadow]) -> dict[str, float]:
+        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in shadows.items()}
+        if SELF in self.drafter.candidates:
+            speeds[SELF] = self._chains.speeds(row)[0]
+        return speeds
+
+    def _take(self, slot: int, name: str) -> None:
+        row = self._rows[slot]
+        if name in row.shadows:
+            row.shadows[name].sleep()
+            self.drafter.listen(slot, name, False)
+            self._trees.adopt(slot, row.shadows[name].trust)
+        self.drafter.choose(slot, name)
+
+    def _score(self, row: _Row, market: Market, outcome: Outcome) -> None:
+        steps, name = market.steps(outcome.drafted, 0.0), row.chooser.current
+        if name in row.shadows:
+            row.shadows[name].score.add(len(outcome.tokens), market.steps(outcome.drafted, self._host))
+        row.credit += SHARE * steps * market.plain
+
+    def _wake(self, rows: RowView, slot: int, row: _Row) -> None:
+        begun, row.awake, row.stretch = perf_counter(), STRETCH, 0.0
+        for name, shadow in row.shadows.items():
+            if name != row.chooser.current:
+                reader = self.drafter.listen(slot, name, True)
+                reader.catch_up(rows.history(slot))
+                shadow.wake(reader)
+        self._charge(row, perf_counter() - begun)
+
+    def _follow(self, row: _Row, market: Market, outcome: Outcome) -> None:
+        if not row.awake:
+            return
+        begun = perf_counter()
+        for shadow in row.shadows.values():
+            shadow.follow(outcome.tokens, market, self._host)
+        row.awake = max(0, row.awake - len(outcome.tokens))
+        if not row.awake:
+            row.next_look = 0
+            for name, shadow in row.shadows.items():
+                shadow.sleep()
+                self.drafter.listen(outcome.slot, name, False)
+        self._charge(row, perf_counter() - begun)
+
+    def _charge(self, row: _Row, seconds: float) -> None:
+        row.credit -= seconds
+        row.stretch += seconds
+
+    def _time_host(self, rounds: int) -> None:
+        """What a row's round takes on the host, of what was spent since the last step."""
+        spent = self._spent + self.drafter.spent
+        if rounds:
+            new = (spent - self._seen) / rounds
+            self._host += 0.1 * (new - self._host) if self._host else new
+        self._seen = spent
