@@ -9,6 +9,8 @@ from glimpse.drafting.auto import PLAIN
 
 ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
 """Expected speed over plain decoding from which a row begins to draft; more after each time that it did not pay."""
+LEAVE = 1.01
+"""Below this expected speed a drafter is left: for one that would pay (`ENTER`), else for plain decoding."""
 BETTER = 1.06
 """How much faster another drafter has to look than the one that drafts."""
 DWELL = 12
@@ -30,16 +32,16 @@ class Chooser:
         """Whether the choice changes here; `speeds` are over plain decoding, whose own is 1."""
         if position - self.since < DWELL:
             return False
-        best = max(speeds, key=lambda name: speeds[name])
-        if self.current == PLAIN:
-            needed = min(ENTER + DEARER * self.failures, DEAREST)
-        elif speeds[self.current] < 1:
-            needed = speeds[self.current]
+        best, drafting = max(speeds, key=lambda name: speeds[name]), self.current != PLAIN
+        if drafting and speeds[self.current] < LEAVE:
+            taken = best if speeds[best] > ENTER else PLAIN
+        elif drafting:
+            taken = best if speeds[best] > BETTER * speeds[self.current] else self.current
         else:
-            needed = BETTER * speeds[self.current]
-        if best == self.current or speeds[best] <= needed:
+            taken = best if speeds[best] > min(ENTER + DEARER * self.failures, DEAREST) else PLAIN
+        if taken == self.current:
             return False
-        self._change(best, position)
+        self._change(taken, position)
         return True
 
     def _change(self, name: str, position: int) -> None:
