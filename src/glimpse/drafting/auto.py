@@ -7,9 +7,9 @@ verification with importance comes first.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 from numpy.typing import NDArray
@@ -157,18 +157,18 @@ class AutoDrafter:
         """Whole drafts, or one token a row: of rows that are all of one kind (`at_once`)."""
         if self.sparse and not all(self.at_once(rows)):
             return self.sparse.plan(rows, room)
-        begun, trees = perf_counter(), []
+        begun, trees = time.perf_counter(), []
         for slot, depth in zip(rows.slots, room, strict=True):
             row = self._rows[slot]
             reader = row.readers[row.choice]
             reader.catch_up(rows.history(slot))
             trees.append(reader.source.propose(min(self.budget, rows.rows.max_draft), depth))
-        self.spent += perf_counter() - begun
+        self.spent += time.perf_counter() - begun
         return draft_of(trees)
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Who drafted learns at once; others read when they are needed."""
-        begun = perf_counter()
+        begun = time.perf_counter()
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if outcome.successors is not None:
@@ -178,7 +178,7 @@ class AutoDrafter:
                 reader = row.readers[row.choice]
                 reader.source.learn(outcome.tokens)
                 reader.catch_up(rows.history(outcome.slot))
-        self.spent += perf_counter() - begun
+        self.spent += time.perf_counter() - begun
         if self.sparse:
             self.sparse.absorb(rows, outcomes)
 

@@ -9,9 +9,9 @@ every few tokens.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.auto import PLAIN, SELF, AutoDrafter
@@ -28,10 +28,13 @@ GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.12, "racer+suffix": 1.14}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
 LOOK = 8
 """Tokens between looks at a row's choice."""
-SHARE = 0.005
+SHARE = 0.01
 """Of the decoding time may go into shadows."""
 STRETCH, STRETCH_SECONDS = 16, 0.004
 """Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
+SENTINEL = 0.25
+"""Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
+SENTRY = "suffix"
 TRIAL = 768
 """Tokens after which the self drafter is thought well of again (`HOPE`); twice as many each time that it fails."""
 HOPE = 0.92
@@ -51,10 +54,32 @@ class _Row:
     credit: float = STRETCH_SECONDS
     """Seconds that shadows may take."""
     stretch: float = STRETCH_SECONDS
-    """What their last stretch took."""
+    """What the last stretch of all of them took."""
+    alone: bool = False
+    """Only the sentinel is awake."""
+    cost: float = 0.0
+    """What this stretch has taken so far."""
+    anchor: float = 0.0
+    """Speed of who drafts when the others were last compared with it."""
     trial: int = TRIAL
     """Position from which on the self drafter may be tried again."""
     wait: int = TRIAL
+
+    def compare(self) -> None:
+        """Carries the sleeping shadows' speeds along with that of who drafts.
+
+        They were measured on another part of the text, where all may have been slower or faster: what is known is how
+        they compared there.
+        """
+        own = self.shadows.get(self.chooser.current)
+        if own is None:
+            self.anchor = 0.0
+            return
+        if self.anchor and not self.awake:
+            for shadow in self.shadows.values():
+                if shadow is not own:
+                    shadow.score.tokens *= own.score.speed / self.anchor
+        self.anchor = own.score.speed
 
 
 class AutoPacer:
@@ -127,18 +152,18 @@ class AutoPacer:
 
     def trim(self, rows: RowView) -> list[int]:
         """See `MarginalPacer.trim`."""
-        begun = perf_counter()
+        begun = time.perf_counter()
         kept = self._trees.trim(rows)
-        self._spent += perf_counter() - begun
+        self._spent += time.perf_counter() - begun
         return kept
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Rounds that ran score who drafted; shadows follow the text."""
-        begun = perf_counter()
+        begun = time.perf_counter()
         drafting = self._apart(outcomes, lambda name: name not in (PLAIN, SELF))
         self._trees.observe(rows, drafting)
         self._chains.observe(rows, self._apart(outcomes, lambda name: name == SELF))
-        self._spent += perf_counter() - begun
+        self._spent += time.perf_counter() - begun
         self._time_host(len(drafting))
         for outcome in outcomes:
             row = self._rows[outcome.slot]
@@ -167,7 +192,7 @@ class AutoPacer:
     def _look(self, rows: RowView, slot: int, length: int) -> Choice | None:
         """Prices, shadows and perhaps a change of the row's choice; what there is to explain."""
         row, position = self._rows[slot], length - int(rows.rows.prompt_len[slot])
-        if not row.awake and row.credit >= row.stretch:
+        if not row.awake:
             self._wake(rows, slot, row)
         if position < row.next_look and row.market is not None:
             return None
@@ -176,6 +201,7 @@ class AutoPacer:
         if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
             row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
             self._chains.hope(slot, HOPE)
+        row.compare()
         speeds = self._speeds(rows.rows_of(slot), slot, row.shadows)
         changed = row.chooser.decide(position, speeds)
         if changed:
@@ -206,18 +232,26 @@ class AutoPacer:
         row.credit += SHARE * steps * market.plain
 
     def _wake(self, rows: RowView, slot: int, row: _Row) -> None:
-        begun, row.awake, row.stretch = perf_counter(), STRETCH, 0.0
-        for name, shadow in row.shadows.items():
-            if name != row.chooser.current:
-                reader = self.drafter.listen(slot, name, True)
-                reader.catch_up(rows.history(slot))
-                shadow.wake(reader)
-        self._charge(row, perf_counter() - begun)
+        """All shadows where there is credit for them; where nobody drafts and there is less, the sentinel."""
+        begun, names = time.perf_counter(), [name for name in row.shadows if name != row.chooser.current]
+        row.alone = row.credit < row.stretch
+        if row.alone and (row.chooser.current != PLAIN or row.credit < SENTINEL * row.stretch):
+            return
+        row.awake, row.cost = STRETCH, 0.0
+        for name in self._sentinel(names) if row.alone else names:
+            reader = self.drafter.listen(slot, name, True)
+            reader.catch_up(rows.history(slot))
+            row.shadows[name].wake(reader)
+        self._charge(row, time.perf_counter() - begun)
+
+    @staticmethod
+    def _sentinel(names: list[str]) -> list[str]:
+        return [SENTRY] if SENTRY in names else names[:1]
 
     def _follow(self, row: _Row, market: Market, outcome: Outcome) -> None:
         if not row.awake:
             return
-        begun = perf_counter()
+        begun = time.perf_counter()
         for shadow in row.shadows.values():
             shadow.follow(outcome.tokens, market, self._host)
         row.awake = max(0, row.awake - len(outcome.tokens))
@@ -226,11 +260,13 @@ class AutoPacer:
             for name, shadow in row.shadows.items():
                 shadow.sleep()
                 self.drafter.listen(outcome.slot, name, False)
-        self._charge(row, perf_counter() - begun)
+        self._charge(row, time.perf_counter() - begun)
+        if not row.awake and not row.alone:
+            row.stretch = row.cost
 
     def _charge(self, row: _Row, seconds: float) -> None:
         row.credit -= seconds
-        row.stretch += seconds
+        row.cost += seconds
 
     def _time_host(self, rounds: int) -> None:
         """What a row's round takes on the host, of what was spent since the last step."""

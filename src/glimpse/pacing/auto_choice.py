@@ -9,14 +9,15 @@ from glimpse.drafting.auto import PLAIN
 
 ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
 """Expected speed over plain decoding from which a row begins to draft; more after each time that it did not pay."""
-LEAVE = 1.01
-"""Below this expected speed a drafter is left: for one that would pay (`ENTER`), else for plain decoding."""
+LEAVE, SETTLED = 0.95, 0.985
+"""Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding: at first,
+while little is known and a text may be about to repeat itself, and after `PROVEN` tokens."""
 BETTER = 1.06
 """How much faster another drafter has to look than the one that drafts."""
 DWELL = 12
 """Tokens that a row stays with a choice, at least."""
 PROVEN = 64
-"""Tokens after which a drafter has paid: the next one need not make up for those before it."""
+"""Tokens after which a drafter is known: if it is left then, it has paid for itself."""
 
 
 @dataclass(slots=True)
@@ -33,7 +34,8 @@ class Chooser:
         if position - self.since < DWELL:
             return False
         best, drafting = max(speeds, key=lambda name: speeds[name]), self.current != PLAIN
-        if drafting and speeds[self.current] < LEAVE:
+        least = LEAVE if position - self.since < PROVEN else SETTLED
+        if drafting and speeds[self.current] < least:
             taken = best if speeds[best] > ENTER else PLAIN
         elif drafting:
             taken = best if speeds[best] > BETTER * speeds[self.current] else self.current

@@ -109,6 +109,9 @@ class Shadow:
 
     def _begin(self, reader: Reader, market: Market) -> _Round:
         proposal = proposal_of(reader.source.propose(NODES, NODES))
+        if not len(proposal.tokens):
+            self._round = _Round(proposal, {})
+            return self._round
         gains = proposal.along(self.trust.chances(proposal))
         (kept,) = worthwhile([gains], [market.node], 1, (market.begin, market.plain))
         pairs = zip(proposal.parents[kept].tolist(), proposal.tokens[kept].tolist(), strict=True)
@@ -117,7 +120,8 @@ class Shadow:
 
     def _end(self, reader: Reader, now: _Round, market: Market, host: float) -> None:
         self.score.add(len(now.text), market.steps(len(now.children), host))
-        self.trust.learn(now.proposal, now.text)
+        if len(now.proposal.tokens):
+            self.trust.learn(now.proposal, now.text)
         reader.source.learn(now.text)
         reader.read(now.text)
         self._round = None

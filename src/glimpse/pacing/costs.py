@@ -59,6 +59,20 @@ class _Kind:
 
     loads: deque[np.ndarray] = field(default_factory=lambda: deque(maxlen=9))
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=9))
+    _point: tuple[np.ndarray, float] | None = None
+
+    def add(self, load: np.ndarray, seconds: float) -> None:
+        """One more step."""
+        self.loads.append(load)
+        self.seconds.append(seconds)
+        self._point = None
+
+    @property
+    def point(self) -> tuple[np.ndarray, float]:
+        """Mean load and median seconds; kept, as a step changes one kind and every fit asks for all."""
+        if self._point is None:
+            self._point = np.mean(self.loads, axis=0), median(self.seconds)
+        return self._point
 
 
 class StepCosts:
@@ -114,13 +128,12 @@ class StepCosts:
         self._kinds[load.kind] = kind
         if len(self._kinds) > self.KINDS:
             del self._kinds[next(iter(self._kinds))]
-        kind.loads.append(load.features())
-        kind.seconds.append(seconds)
+        kind.add(load.features(), seconds)
         self._fit = None
 
     def points(self) -> list[tuple[np.ndarray, float]]:
         """For each kind of step seen, its mean load ([7], as `StepLoad.features`) and median seconds."""
-        return [(np.mean(kind.loads, axis=0), median(kind.seconds)) for kind in self._kinds.values()]
+        return [kind.point for kind in self._kinds.values()]
 
     def seen(self, load: StepLoad) -> int:
         """How many of the last steps were of this load's kind, at most 9."""
