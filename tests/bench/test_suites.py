@@ -1,7 +1,20 @@
 """Every suite runs through in its smoke size, on a tiny model and a little text, and shows what holds for any model."""
 
 import pytest
-from benchmarks import cpu_speed, end_to_end, equality, fleet, laws, pacer, prove, refresh, soak, sparse_acceptance
+from benchmarks import (
+    auto_cells,
+    cpu_speed,
+    end_to_end,
+    equality,
+    fleet,
+    laws,
+    pacer,
+    prove,
+    refresh,
+    soak,
+    sparse_acceptance,
+    suffix_store,
+)
 from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench import memory
@@ -25,7 +38,7 @@ def given(tmp_path_factory):
 @pytest.mark.parametrize(
     "suite",
     [equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE, sparse_acceptance.SWEEP, end_to_end.SUITE,
-     cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE],
+     cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE, auto_cells.SUITE, suffix_store.SUITE],
     ids=lambda suite: suite.name,
 )  # fmt: skip
 def test_a_suite_runs_through(suite, given, monkeypatch):
@@ -39,5 +52,6 @@ def test_a_suite_runs_through(suite, given, monkeypatch):
 
 def test_prove_knows_the_suites():
     known = {suite.name for suite in (equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE,
-                                      end_to_end.SUITE, cpu_speed.SUITE, refresh.SUITE, fleet.SUITE)}  # fmt: skip
+                                      end_to_end.SUITE, cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, auto_cells.SUITE,
+                                      suffix_store.SUITE)}  # fmt: skip
     assert set(prove.SUITES) == known
