@@ -59,6 +59,8 @@ class Replay:
     costs: StepCosts
     surface: tuple[list[int], list[float]]
     noise: random.Random
+    host: bool = True
+    """Whether the host's time counts."""
     seconds: float = 0.0
 
     def run(self, answer: Answer) -> tuple[float, list]:
@@ -79,23 +81,26 @@ class Replay:
 
     def _step(self, view: RowView, answer: Answer) -> list:
         rows, length = view.rows, int(view.rows.committed_len[0])
-        begun = time.thread_time()
+        begun = self._clock()
         decided = self.pacer.decide(view, [min(MOST, len(answer.ids) - length - 1)])
         if decided.actions[0] is Action.DRAFT:
             self._fill(view, self.drafter.plan(view, decided.room))
-        host = time.thread_time() - begun
+        host = self._clock() - begun
         drafted = int(rows.draft_len[0])
         path = self._path(rows, answer.ids[length:], drafted)
         seconds = 1e-3 * float(np.interp(1 + drafted, *self.surface)) * self.noise.lognormvariate(0, 0.05)
         load = StepLoad(full_tokens=1 + drafted, full_kv=length + drafted, pairs=(1 + drafted) * length)
         outcome = self._outcome(answer, length, drafted, path)
-        begun = time.thread_time()
+        begun = self._clock()
         self.costs.observe(load, seconds + host)
         self.pacer.observe(view, [outcome])
         rows.commit(0, outcome.tokens, length + len(path))
         self.drafter.absorb(view, [outcome])
-        self.seconds += seconds + host + time.thread_time() - begun
+        self.seconds += seconds + host + self._clock() - begun
         return list(decided.choices.values())
+
+    def _clock(self) -> float:
+        return time.thread_time() if self.host else 0.0
 
     def _fill(self, view: RowView, draft: Draft) -> None:
         if len(draft.tokens):

@@ -1,0 +1,94 @@
+"""The pacer `auto`, replayed on texts that are known: it finds who pays, keeps its promise, and stays within its means.
+
+The clock stands still, so that the host costs nothing and every run is the same.
+"""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from benchmarks.auto_replay import Replay, arm
+from benchmarks.retrieval_acceptance import Answer
+
+from glimpse.drafting.auto import PLAIN
+from glimpse.drafting.none import NoDrafter
+from glimpse.errors import ArgumentError
+from glimpse.pacing.auto import STRETCH, AutoPacer
+from glimpse.pacing.costs import StepCosts
+from glimpse.pacing.pacer import PaceContext
+
+VOCAB = 20_000
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch):
+    clock = SimpleNamespace(perf_counter=lambda: 0.0)
+    for room in ("pacing", "drafting"):
+        monkeypatch.setattr(f"glimpse.{room}.auto.time", clock)
+
+
+def answer(prompt: list[int], output: list[int]) -> Answer:
+    """A text whose logits say nothing: successors that never come."""
+    ids = prompt + output
+    return Answer("made", len(prompt), ids, np.full((len(ids), 8), VOCAB + 1), np.full((len(ids), 8), 0.01, np.float32))
+
+
+def fresh(count: int, seed: int) -> list[int]:
+    return [random.Random(f"{seed} {place}").randrange(VOCAB) for place in range(count)]
+
+
+def replay(made: Answer, seed: int = 1) -> tuple[float, list]:
+    """Speed over plain decoding after some other request, and what was chosen."""
+    runs: dict[str, Replay] = {name: arm(name, "two", seed) for name in ("none", "auto")}
+    spent = {}
+    for name, own in runs.items():
+        own.host = False
+        own.run(answer(fresh(30, 99), fresh(20, 98)))
+        spent[name] = own.run(made)
+    return spent["none"][0] / spent["auto"][0], spent["auto"][1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_nothing_repeats_it_is_plain_decoding_within_two_percent(seed):
+    speed, _ = replay(answer(fresh(100, seed), fresh(150, seed + 10)), seed)
+    assert speed >= 0.98
+
+
+def test_where_the_prompt_is_copied_it_drafts_from_the_first_token_on():
+    page = fresh(120, 5)
+    speed, choices = replay(answer(page, page))
+    assert speed > 3
+    assert choices[0].drafter != PLAIN
+
+
+def test_misleading_drafts_are_left_and_real_ones_found_again():
+    """Words that always go on in another way, so that sources are sure and wrong; then a long copy."""
+    draw = random.Random(3)
+    words = [draw.randrange(8) for _ in range(400)]
+    noisy, page = words[:200], fresh(200, 6)
+    speed, choices = replay(answer(page + words[200:], noisy + page))
+    assert speed > 1.3
+    assert choices[-1].drafter != PLAIN
+    assert len(choices) <= 8, "no flapping"
+
+
+def test_shadows_wait_for_credit(monkeypatch):
+    """A clock that makes each look at it cost a millisecond: shadows may not take more than their share."""
+    seconds = iter(range(10**9))
+    clock = SimpleNamespace(perf_counter=lambda: 1e-3 * next(seconds))
+    monkeypatch.setattr("glimpse.pacing.auto.time", clock)
+    begun = []
+    monkeypatch.setattr("glimpse.pacing.auto_shadow.Shadow.wake", lambda self, reader: begun.append(reader))
+    tokens = 400
+    replay(answer(fresh(50, 1), fresh(tokens, 2)))
+    # A stretch takes at least 17 milliseconds by this clock, a plain step 20, of which 1% is for shadows.
+    assert 4 <= len(begun) <= 4 * (1 + tokens * 0.2 / (STRETCH + 1))
+
+
+def test_it_goes_with_auto_alone():
+    pacer = AutoPacer.build(PaceContext(StepCosts(1000, 1), None, True, lambda length: length))
+    with pytest.raises(ArgumentError, match="pacer 'auto' chooses for drafter 'auto'"):
+        pacer.attach(NoDrafter())
