@@ -12,7 +12,7 @@ ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
 LEAVE, SETTLED = 0.95, 0.985
 """Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding: at first,
 while little is known and a text may be about to repeat itself, and after `PROVEN` tokens."""
-BETTER = 1.06
+BETTER = 1.12
 """How much faster another drafter has to look than the one that drafts."""
 DWELL = 12
 """Tokens that a row stays with a choice, at least."""
