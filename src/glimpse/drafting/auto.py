@@ -26,6 +26,8 @@ from glimpse.drafting.tree import HostSource, draft_of
 
 PLAIN = "none"
 SELF = SparseDrafter.name
+LONGEST_CHAIN = 16
+"""Tokens of a chain on a GPU, as with `lookup` alone."""
 Makers = Mapping[str, Callable[[SuffixStore | None], HostSource]]
 
 
@@ -95,13 +97,18 @@ class AutoDrafter:
     def build(cls, context: DraftContext) -> AutoDrafter:
         """With all candidates; on a GPU with the chains that its engine verifies as graphs."""
         if context.pool.device.type != "cpu":
-            drafter = cls(makers(("lookup",)), None, max(1, context.nodes))
-            drafter.gives_tree = False
-            drafter.limited = "on a GPU only none and lookup: graphs take no trees and no change of who drafts"
-            return drafter
+            return cls.of_chains(context.nodes)
         for name in makers():
             DRAFTERS.get(name).build(context)  # compiles its loops
         return cls(makers(), SparseDrafter.build(context), max(1, context.nodes), context.store)
+
+    @classmethod
+    def of_chains(cls, nodes: int) -> AutoDrafter:
+        """With what the engine of a GPU runs as graphs beside plain decoding: chains made on the host."""
+        drafter = cls(makers(("lookup",)), None, min(max(1, nodes), LONGEST_CHAIN))
+        drafter.gives_tree = False
+        drafter.limited = "on a GPU only none and lookup: its graphs take no trees and no change to self-drafting"
+        return drafter
 
     @property
     def candidates(self) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ STRETCH, STRETCH_SECONDS = 16, 0.004
 SENTINEL = 0.25
 """Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
 SENTRY = "suffix"
+"""Its name; where there is no such candidate the first one does it."""
 TRIAL = 768
 """Tokens after which the self drafter is thought well of again (`HOPE`); twice as many each time that it fails."""
 HOPE = 0.92
