@@ -12,7 +12,6 @@ from glimpse.engine.device.eligible import why_not_engine
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.pacing.auto_choice import Chooser
-from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.fixed import FixedPacer
 from glimpse.sampling import SamplingParams
 
@@ -144,11 +143,6 @@ def test_pacers_left_out_are_the_drafters_own(tiny):
     assert tiny.variant(drafter="auto", pacer=None).settings["budget"] == 0.1
 
 
-def test_on_a_gpu_it_keeps_to_chains_and_says_so(tiny):
+def test_with_trees_it_is_nothing_for_the_device_engine(tiny):
     parts = tiny.variant(drafter="auto", pacer=None)._engine.parts
     assert why_not_engine(parts) == "drafter 'auto' gives trees"
-
-
-def test_the_entropy_pacer_says_what_drafts_of_its_own_would_be_worth(tiny):
-    parts = tiny.variant(drafter="auto", pacer=None)._engine.parts
-    assert isinstance(parts.pacer._chains, EntropyPacer)

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from benchmarks.auto_replay import Replay, arm
 from benchmarks.retrieval_acceptance import Answer
+from tests.drafting.histories import rows_of
 
 from glimpse.drafting.auto import PLAIN
 from glimpse.drafting.none import NoDrafter
 from glimpse.errors import ArgumentError
 from glimpse.pacing.auto import STRETCH, AutoPacer
 from glimpse.pacing.costs import StepCosts
+from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.pacer import PaceContext
 
 VOCAB = 20_000
@@ -92,3 +94,31 @@ def test_it_goes_with_auto_alone():
     pacer = AutoPacer.build(PaceContext(StepCosts(1000, 1), None, True, lambda length: length))
     with pytest.raises(ArgumentError, match="pacer 'auto' chooses for drafter 'auto'"):
         pacer.attach(NoDrafter())
+
+
+def chains(**context) -> EntropyPacer:
+    """Self-drafted chains, of which a step costs half of a plain one."""
+    costs = StepCosts(1000, 1, start=(1.0, 0.01, 0.01, 0.001, 0.001, 0, 0), lean=1e6)
+    made = {"draft_tokens": 4, "drafts_at_once": False, "draft_positions": lambda length: 0} | context
+    return EntropyPacer(PaceContext(costs=costs, **made))
+
+
+def test_what_drafts_of_its_own_would_be_worth_follows_from_acceptance_and_prices():
+    pacer, view = chains(), rows_of([1] * 1000)
+    pacer.admit(view)
+    rates = []
+    for survival in (0.85, 0.9, 0.99):
+        pacer.hope(0, survival)
+        rates += pacer.speeds(view)
+    assert rates == sorted(rates)
+    # 1 + p + p^2 + p^3 + p^4 tokens in the time of four draft steps of 1.01 and a verification of 2.055.
+    best = sum(0.99**place for place in range(5)) / (4 * 1.01 + 2.055) * 2.011
+    assert rates[-1] == pytest.approx(best, rel=0.01)
+    pacer.hope(0, 0.5)
+    assert pacer.speeds(view) == rates[-1:], "hope takes nothing away"
+
+
+def test_where_no_draft_is_allowed_it_is_worth_nothing():
+    pacer, view = chains(draft_tokens=0), rows_of([1] * 10)
+    pacer.admit(view)
+    assert pacer.speeds(view) == [0.0]
