@@ -47,5 +47,6 @@ def test_the_editing_demo(glimpse):
     text = "def scanstring"
     assert len(ran.llm.prompts[0]) <= 450
     assert len(ran.llm.prompts[0]) > 10 * len(text)
+    assert ran.llm.params[0].temperature == 0
     assert glimpse("compare", "--demo", "--demo-edit").code == 2
     assert "--demo-edit brings its own text" in glimpse("compare", "--demo-edit", "--prompt-file", "x").err

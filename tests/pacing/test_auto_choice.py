@@ -7,7 +7,7 @@ import random
 import pytest
 
 from glimpse.drafting.auto import PLAIN
-from glimpse.pacing.auto_choice import BETTER, DWELL, ENTER, LEAVE, PROVEN, Chooser
+from glimpse.pacing.auto_choice import BETTER, DWELL, ENTER, LEAVE, MEANS, PROVEN, SAVED, Chooser
 
 
 def chooser(current: str, **facts) -> Chooser:
@@ -48,6 +48,22 @@ def test_who_did_not_pay_needs_more_next_time_until_it_has_paid():
     assert made.decide(200, {PLAIN: 1.0, "racer": 1.5})
     assert made.decide(200 + PROVEN, {PLAIN: 1.0, "racer": 0.9})
     assert made.failures == 1
+
+
+def test_what_drafting_has_cost_decides_how_long_a_slow_drafter_stays():
+    slow = {PLAIN: 1.0, "racer": 0.98}
+    thrifty, spender = chooser("racer"), chooser("racer")
+    spender.book(10, 10 + MEANS + 0.1)
+    assert not thrifty.decide(0, slow)
+    assert spender.decide(0, slow)
+    assert spender.current == PLAIN
+
+
+def test_little_of_what_was_saved_counts():
+    made = chooser("racer")
+    made.book(100, 20)
+    made.book(1, 1 + SAVED + MEANS + 0.1)
+    assert made.decide(0, {PLAIN: 1.0, "racer": 0.98})
 
 
 def test_speeds_about_one_do_not_make_it_flap():

@@ -69,7 +69,8 @@ def compare(
     explain.refuse_what_is_not_shown(model, quiet=output.quiet)
     demo.refuse(prompt)
     if demo.any:
-        sampling = replace(sampling, **{**demo_text.SAMPLING, **given(sampling)})
+        own = demo_text.EDIT_SAMPLING if demo.demo_edit else demo_text.SAMPLING
+        sampling = replace(sampling, **{**own, **given(sampling)})
     text = None if demo.any else prompts.read(prompt)
     params = sampling.params()
     with (

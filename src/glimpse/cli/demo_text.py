@@ -14,6 +14,8 @@ SAMPLING = {"max_tokens": 128, "temperature": 0.7, "top_k": 50, "top_p": 0.9, "s
 
 EDIT = "Repeat this code exactly, but with the function py_scanstring renamed to scan_text:"
 EDIT_TOKENS = 450
+EDIT_SAMPLING = {"max_tokens": 128, "temperature": 0}
+"""Sampled, so small a model does not keep to the code."""
 
 _TOPICS = ("with", "context-managers", "try", "exceptions", "raise", "compound", "for", "while", "function", "class")
 """What the question is about comes first; the rest is of the same book."""

@@ -229,7 +229,9 @@ class AutoPacer:
     def _score(self, row: _Row, market: Market, outcome: Outcome) -> None:
         steps, name = market.steps(outcome.drafted, 0.0), row.chooser.current
         if name in row.shadows:
-            row.shadows[name].score.add(len(outcome.tokens), market.steps(outcome.drafted, self._host))
+            taken = market.steps(outcome.drafted, self._host)
+            row.shadows[name].score.add(len(outcome.tokens), taken)
+            row.chooser.book(len(outcome.tokens), taken)
         row.credit += SHARE * steps * market.plain
 
     def _wake(self, rows: RowView, slot: int, row: _Row) -> None:

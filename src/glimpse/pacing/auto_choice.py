@@ -9,15 +9,19 @@ from glimpse.drafting.auto import PLAIN
 
 ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
 """Expected speed over plain decoding from which a row begins to draft; more after each time that it did not pay."""
-LEAVE, SETTLED = 0.95, 0.985
-"""Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding: at first,
-while little is known and a text may be about to repeat itself, and after `PROVEN` tokens."""
+LEAVE = 0.95
+"""Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding; below 1 where
+drafting has cost more than it may (`MEANS`). Not sooner, as a text may be about to repeat itself."""
+MEANS, MORE = 1.5, 0.005
+"""What drafting may cost a request over plain decoding: so many plain steps, and so much more for each token."""
+SAVED = 3.0
+"""Plain steps that count as saved, at most: a text that paid once may not lose for ever."""
 BETTER = 1.12
 """How much faster another drafter has to look than the one that drafts."""
 DWELL = 12
 """Tokens that a row stays with a choice, at least."""
 PROVEN = 64
-"""Tokens after which a drafter is known: if it is left then, it has paid for itself."""
+"""Tokens after which a drafter that is left has paid for itself: the next one need not make up for those before it."""
 
 
 @dataclass(slots=True)
@@ -28,13 +32,19 @@ class Chooser:
     since: int = 0
     """Position of the last change."""
     failures: int = 0
+    loss: float = 0.0
+    """Plain steps that drafting has cost so far, less those it saved."""
+
+    def book(self, tokens: int, steps: float) -> None:
+        """A round of the drafter that gave so many tokens in the time of so many plain steps."""
+        self.loss = max(self.loss + steps - tokens, -SAVED)
 
     def decide(self, position: int, speeds: Mapping[str, float]) -> bool:
         """Whether the choice changes here; `speeds` are over plain decoding, whose own is 1."""
         if position - self.since < DWELL:
             return False
         best, drafting = max(speeds, key=lambda name: speeds[name]), self.current != PLAIN
-        least = LEAVE if position - self.since < PROVEN else SETTLED
+        least = LEAVE if self.loss <= MEANS + MORE * position else 1.0
         if drafting and speeds[self.current] < least:
             taken = best if speeds[best] > ENTER else PLAIN
         elif drafting:
