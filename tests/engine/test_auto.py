@@ -37,6 +37,9 @@ class Eager(FixedPacer):
     def speeds(self, rows):
         return [1.0] * len(rows)
 
+    def cost(self, row, drafted):
+        return 1.0 + drafted
+
     def hope(self, slot, survival):
         pass
 

@@ -114,6 +114,8 @@ def test_what_drafts_of_its_own_would_be_worth_follows_from_acceptance_and_price
     # 1 + p + p^2 + p^3 + p^4 tokens in the time of four draft steps of 1.01 and a verification of 2.055.
     best = sum(0.99**place for place in range(5)) / (4 * 1.01 + 2.055) * 2.011
     assert rates[-1] == pytest.approx(best, rel=0.01)
+    assert pacer.cost(view, 4) == pytest.approx((4 * 1.01 + 2.055) / 2.011, rel=0.01)
+    assert pacer.cost(view, 0) == 1
     pacer.hope(0, 0.5)
     assert pacer.speeds(view) == rates[-1:], "hope takes nothing away"
 

@@ -169,7 +169,7 @@ class AutoPacer:
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if row.market is not None and outcome.tokens:
-                self._score(row, row.market, outcome)
+                self._score(rows, row, row.market, outcome)
                 self._follow(row, row.market, outcome)
 
     def retire(self, rows: RowView) -> None:
@@ -226,13 +226,15 @@ class AutoPacer:
             self._trees.adopt(slot, row.shadows[name].trust)
         self.drafter.choose(slot, name)
 
-    def _score(self, row: _Row, market: Market, outcome: Outcome) -> None:
-        steps, name = market.steps(outcome.drafted, 0.0), row.chooser.current
+    def _score(self, rows: RowView, row: _Row, market: Market, outcome: Outcome) -> None:
+        name, taken = row.chooser.current, market.steps(outcome.drafted, self._host)
+        if name == SELF:
+            taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
         if name in row.shadows:
-            taken = market.steps(outcome.drafted, self._host)
             row.shadows[name].score.add(len(outcome.tokens), taken)
+        if name != PLAIN:
             row.chooser.book(len(outcome.tokens), taken)
-        row.credit += SHARE * steps * market.plain
+        row.credit += SHARE * market.steps(outcome.drafted, 0.0) * market.plain
 
     def _wake(self, rows: RowView, slot: int, row: _Row) -> None:
         """All shadows where there is credit for them; where nobody drafts and there is less, the sentinel."""

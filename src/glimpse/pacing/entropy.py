@@ -129,6 +129,11 @@ class EntropyPacer:
         found: list[float] = (rates[:, 1:].max(1) / rates[:, 0]).tolist()
         return found
 
+    def cost(self, row: RowView, drafted: int) -> float:
+        """What one row's round of so many draft tokens takes, in plain steps."""
+        seconds = 1 / self._prices.rates(row, np.zeros((1, drafted)), drafting=True)[0]
+        return float(seconds[-1] / seconds[0])
+
     def hope(self, slot: int, survival: float) -> None:
         """Takes a row's acceptance for at least `survival`, whatever it was when it last drafted."""
         self._states[slot].survival = max(survival, self._states[slot].survival)
