@@ -12,7 +12,7 @@ ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
 LEAVE = 0.95
 """Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding; below 1 where
 drafting has cost more than it may (`MEANS`). Not sooner, as a text may be about to repeat itself."""
-MEANS, MORE = 1.5, 0.005
+MEANS, MORE = 1.0, 0.005
 """What drafting may cost a request over plain decoding: so many plain steps, and so much more for each token."""
 SAVED = 3.0
 """Plain steps that count as saved, at most: a text that paid once may not lose for ever."""
