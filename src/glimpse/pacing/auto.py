@@ -19,6 +19,7 @@ from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.auto_choice import Chooser
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
+from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, Decisions, PaceContext
@@ -28,7 +29,7 @@ GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.12, "racer+suffix": 1.14}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
 LOOK = 8
 """Tokens between looks at a row's choice."""
-SHARE = 0.01
+SHARE = 0.006
 """Of the decoding time may go into shadows."""
 STRETCH, STRETCH_SECONDS = 16, 0.004
 """Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
@@ -94,14 +95,17 @@ class AutoPacer:
 
     def __init__(self, context: PaceContext) -> None:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
-        self.most = asked
+        self.most, self._costs = asked, context.costs
         self._trees = MarginalPacer(replace(context, drafts_at_once=True, draft_tokens=asked))
         chains = min(asked, EntropyPacer.DEFAULT_MOST)
         self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
         self._drafter: AutoDrafter | None = None
         self._rows: dict[int, _Row] = {}
         self._host, self._spent, self._seen = 0.0, 0.0, 0.0
-        """Seconds of the host: a row's round, its moving average; all rounds so far; what the drafter had spent."""
+        """Seconds of the host: a row's round, its moving average; all rounds so far; those of the steps before."""
+        self._idle, self._looked = 0.0, 0.0
+        """Seconds of the host in a step that verified nothing, their moving average: what is measured as a plain step
+        holds them, and plain decoding is without. And what shadows took since the last step."""
 
     @classmethod
     def build(cls, context: PaceContext) -> AutoPacer:
@@ -165,7 +169,7 @@ class AutoPacer:
         self._trees.observe(rows, drafting)
         self._chains.observe(rows, self._apart(outcomes, lambda name: name == SELF))
         self._spent += time.perf_counter() - begun
-        self._time_host(len(drafting))
+        self._time_host(len(drafting), plain=not any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if row.market is not None and outcome.tokens:
@@ -198,7 +202,8 @@ class AutoPacer:
         if position < row.next_look and row.market is not None:
             return None
         row.next_look = position + LOOK
-        row.market = Market(*self._trees.shares(length))
+        plain, begin, node = self._trees.shares(length)
+        row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
         if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
             row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
             self._chains.hope(slot, HOPE)
@@ -228,6 +233,11 @@ class AutoPacer:
 
     def _score(self, rows: RowView, row: _Row, market: Market, outcome: Outcome) -> None:
         name, taken = row.chooser.current, market.steps(outcome.drafted, self._host)
+        if outcome.drafted and len(rows) == 1:
+            # Steps of few nodes may take longer than the line through all steps says.
+            read = int(rows.rows.committed_len[outcome.slot]) + outcome.drafted
+            measured = self._costs.measured(StepLoad(full_tokens=1 + outcome.drafted, full_kv=read))
+            taken = measured / market.plain if measured else taken
         if name == SELF:
             taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
         if name in row.shadows:
@@ -272,11 +282,14 @@ class AutoPacer:
     def _charge(self, row: _Row, seconds: float) -> None:
         row.credit -= seconds
         row.cost += seconds
+        self._looked += seconds
 
-    def _time_host(self, rounds: int) -> None:
+    def _time_host(self, rounds: int, *, plain: bool) -> None:
         """What a row's round takes on the host, of what was spent since the last step."""
         spent = self._spent + self.drafter.spent
+        new, self._seen = spent - self._seen, spent
         if rounds:
-            new = (spent - self._seen) / rounds
-            self._host += 0.1 * (new - self._host) if self._host else new
-        self._seen = spent
+            self._host += 0.1 * (new / rounds - self._host) if self._host else new / rounds
+        if plain:
+            self._idle += 0.2 * (new + self._looked - self._idle)
+        self._looked = 0.0
