@@ -18,9 +18,10 @@ SETUP := @bash tools/venv.sh
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
 
-demo:  ## decode a long real text: plain beside speculative, same weights, same text?
+demo:  ## a question about a document and an edit of code: plain beside drafted, same weights, same text?
 	$(SETUP) core
-	$(BIN)/glimpse compare --demo --drafter sparse --pacer entropy
+	$(BIN)/glimpse compare --demo --drafter auto --explain
+	$(BIN)/glimpse compare --demo-edit --drafter auto --explain
 
 test:  ## run the tests (no GPU, nothing downloaded but packages)
 	$(SETUP) dev

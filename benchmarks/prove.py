@@ -13,7 +13,10 @@ from glimpse.bench.runner import add_options
 from glimpse.errors import GlimpseError
 
 ROOT = Path(__file__).resolve().parents[1]
-SUITES = ("cpu_speed", "laws", "end_to_end", "pacer", "sparse_acceptance", "refresh", "fleet", "equality")
+SUITES = (
+    "cpu_speed", "laws", "end_to_end", "auto_cells", "suffix_store", "pacer", "sparse_acceptance", "refresh", "fleet",
+    "equality",
+)  # fmt: skip
 
 
 def finished(folder: Path) -> set[str]:

@@ -46,10 +46,13 @@ class LLM:
     `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
     the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
     `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer` are for
-    the drafter "refresh". `max_context` lowers the checkpoint's context limit, `max_batch_size` is how many requests
-    run at once; `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that
-    begin alike share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
-    `progress(stage, done, total)` hears of "weights" and "prefill". Raises ArgumentError for wrong options, ModelError
+    the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store` names a
+    store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft from, at
+    most `suffix_store_tokens` (200,000); without it nothing outlives a request. `max_context` lowers the checkpoint's
+    context limit, `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache
+    too small for all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off.
+    `seed` makes requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill".
+    Raises ArgumentError for wrong options, ModelError
     for a checkpoint that cannot be used.
     """
 
@@ -58,7 +61,7 @@ class LLM:
         model: str | Path = "demo",
         *,
         drafter: str = "lookup",
-        pacer: str = "entropy",
+        pacer: str | None = None,
         acceptance: str = "coupled",
         draft_tokens: int | None = None,
         budget: float | None = None,
@@ -66,6 +69,8 @@ class LLM:
         refresh_sets: str | None = None,
         refresh_layer: int | None = None,
         exact: str = "tokens",
+        suffix_store: str | None = None,
+        suffix_store_tokens: int | None = None,
         reserve: str = "full",
         prefix_reuse: bool = True,
         dtype: str = "auto",
@@ -78,7 +83,7 @@ class LLM:
     ) -> None:
         options = EngineOptions(
             drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, exact,
-            reserve, prefix_reuse,
+            reserve, prefix_reuse, suffix_store, suffix_store_tokens,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)
@@ -148,14 +153,16 @@ class LLM:
     def settings(self) -> dict[str, object]:
         """Every effective setting of the engine."""
         parts = self._engine.parts
+        recalls = parts.drafter.needs_forward or getattr(parts.drafter, "recalls", False)
         return {
             "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
-            "pacer": self.options.pacer,
+            "pacer": self.options.paced_by,
             "acceptance": self.options.acceptance,
             "draft_tokens": parts.pacer.most,
-            "budget": parts.budget.share if parts.drafter.needs_forward else None,
-            "budget_floor": parts.budget.floor if parts.drafter.needs_forward else None,
+            "budget": parts.budget.share if recalls else None,
+            "budget_floor": parts.budget.floor if recalls else None,
+            "suffix_store": self.options.suffix_store,
             "exact": self.options.exact,
             "reserve": self.options.reserve,
             "prefix_reuse": self.options.prefix_reuse,
@@ -207,7 +214,9 @@ class LLM:
         `pairs` of runs, one after the other; the speedup is the median of their ratios. `on_chunk` hears the first
         speculative run as it is written.
         """
-        plain = self.variant(drafter="none", pacer="fixed", draft_tokens=None)
+        plain = self.variant(
+            drafter="none", pacer="fixed", draft_tokens=None, suffix_store=None, suffix_store_tokens=None
+        )
         settled = self._settled(single_output(params))
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()

@@ -3,7 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who the drafter `auto` lets draft from some token on, and the numbers it went by."""
+
+    position: int
+    """Tokens written when it was chosen."""
+    drafter: str
+    expected: Mapping[str, float]
+    """Of every candidate, the speed expected over plain decoding."""
+    plain_s: float
+    """Seconds of a plain step (the row's share of it), by which speeds were reckoned."""
+    note: str = ""
+    """Why some drafters are no candidates here."""
+
+    def to_json(self) -> dict[str, object]:
+        """An entry of `choices`."""
+        speeds = {name: round(speed, 3) for name, speed in self.expected.items()}
+        entry: dict[str, object] = {"position": self.position, "drafter": self.drafter, "expected": speeds}
+        entry["plain_ms"] = round(1e3 * self.plain_s, 3)
+        return entry | ({"note": self.note} if self.note else {})
 
 
 @dataclass(slots=True)
@@ -30,6 +53,8 @@ class Speculation:
     """Its other decoding steps where graphs were to be expected, by the reason why they were not."""
     draft_lengths: Counter[int] = field(default_factory=Counter)
     """How many rounds had a draft of so many nodes (a chain: tokens), 0 not included."""
+    choices: list[Choice] = field(default_factory=list)
+    """What the drafter `auto` chose, the first choice and every change; empty for other drafters."""
     _drafted_at: list[int] = field(default_factory=list, repr=False)
     _reached_at: list[int] = field(default_factory=list, repr=False)
     _accepted_at: list[int] = field(default_factory=list, repr=False)
@@ -115,6 +140,8 @@ class Speculation:
             "acceptance_rate": self.acceptance_rate,
             "acceptance_by_position": self.acceptance_by_position,
         }
+        if self.choices:
+            report["choices"] = [choice.to_json() for choice in self.choices]
         if self.graph_steps or self.eager_steps:
             report |= {"graph_steps": self.graph_steps, "waiting_steps": self.waiting_steps}
             report["eager_steps"] = dict(self.eager_steps)

@@ -2,6 +2,7 @@
 
 import pytest
 from benchmarks import (
+    auto_cells,
     cpu_speed,
     end_to_end,
     equality,
@@ -13,6 +14,7 @@ from benchmarks import (
     soak,
     sparse_acceptance,
     spine_acceptance,
+    suffix_store,
 )
 from tests.tiny import write_tiny_checkpoint
 
@@ -37,7 +39,8 @@ def given(tmp_path_factory):
 @pytest.mark.parametrize(
     "suite",
     [equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE, sparse_acceptance.SWEEP, end_to_end.SUITE,
-     cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE, spine_acceptance.SUITE],
+     cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE, spine_acceptance.SUITE, auto_cells.SUITE,
+     suffix_store.SUITE],
     ids=lambda suite: suite.name,
 )  # fmt: skip
 def test_a_suite_runs_through(suite, given, monkeypatch):
@@ -51,5 +54,6 @@ def test_a_suite_runs_through(suite, given, monkeypatch):
 
 def test_prove_knows_the_suites():
     known = {suite.name for suite in (equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE,
-                                      end_to_end.SUITE, cpu_speed.SUITE, refresh.SUITE, fleet.SUITE)}  # fmt: skip
+                                      end_to_end.SUITE, cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, auto_cells.SUITE,
+                                      suffix_store.SUITE)}  # fmt: skip
     assert set(prove.SUITES) == known

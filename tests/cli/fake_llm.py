@@ -12,7 +12,7 @@ import time
 from types import SimpleNamespace
 
 from glimpse.outputs import Comparison, GenerationOutput, Piece, StreamChunk, TextStream, Timing, Usage
-from glimpse.speculation import Speculation
+from glimpse.speculation import Choice, Speculation
 
 WORDS = ("The", " cat", " sat", " on", " the", " mat", ".")
 DRAFTED = (False, True, True, False, True, True, False)
@@ -53,6 +53,9 @@ class FakeLLM:
 
     def _output(self, count=7, drafter=None, finish_reason="stop", decode_s=0.5):
         speculation = Speculation(drafter=drafter or self.settings["drafter"], pacer="entropy")
+        if speculation.drafter == "auto":
+            speculation.choices.append(Choice(1, "suffix", {"none": 1.0, "suffix": 1.11}, 0.02, "because of the GPU"))
+            speculation.choices.append(Choice(27, "none", {"none": 1.0, "suffix": 0.93}, 0.02, "because of the GPU"))
         if speculation.drafter != "none":
             for accepted in (4, 0, 2):
                 speculation.record(4, accepted)

@@ -11,7 +11,7 @@ from glimpse.llm import LLM
 
 WRONG = {
     "drafter": [["lookup"], None, 5],
-    "pacer": [["fixed"], None],
+    "pacer": [["fixed"], 5],
     "acceptance": [{"coupled"}, None],
     "draft_tokens": [1.5, "8", True, -1, 257],
     "budget": ["x", 0, 1.1, True, 10**400],

@@ -173,6 +173,10 @@ class RowView:
         """The rows whose entry is True."""
         return RowView(self.rows, tuple(slot for slot, keep in zip(self.slots, wanted, strict=True) if keep))
 
+    def rows_of(self, slot: int) -> RowView:
+        """One row alone."""
+        return RowView(self.rows, (slot,))
+
     def column(self, array: Tensor) -> list[int]:
         """The rows' entries of one of the integer arrays, on the host."""
         values: list[int] = array[list(self.slots)].tolist()

@@ -7,7 +7,7 @@ import typer
 from glimpse.cli import bench, calibrate, compare, doctor, generate, models, plan, streams
 from glimpse.cli.commands import command
 from glimpse.cli.failures import USAGE, complain, guarded
-from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions
+from glimpse.cli.options import ExplainOptions, ModelOptions, OutputOptions, PromptOptions, StreamOptions
 from glimpse.cli.sampling_options import SamplingOptions
 
 app = typer.Typer(
@@ -40,8 +40,8 @@ def _root(
 
 
 _GENERATING = (ModelOptions, SamplingOptions, PromptOptions, StreamOptions, OutputOptions)
-command(app, "generate", generate.generate, _GENERATING)
-command(app, "compare", compare.compare, (*_GENERATING, compare.DemoOptions))
+command(app, "generate", generate.generate, (*_GENERATING, ExplainOptions))
+command(app, "compare", compare.compare, (*_GENERATING, compare.DemoOptions, ExplainOptions))
 command(app, "plan", plan.plan, (plan.PlanOptions, OutputOptions))
 command(app, "calibrate", calibrate.calibrate, (calibrate.CalibrateOptions, OutputOptions))
 app.add_typer(bench.bench, name="bench")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from glimpse.cli import _session, demo_text, jsonout, prompts, report, verdict
 from glimpse.cli.failures import DONE, INTERRUPTED, complain
-from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions, given, option
+from glimpse.cli.options import ExplainOptions, ModelOptions, OutputOptions, PromptOptions, StreamOptions, given, option
 from glimpse.cli.progress import Bars
 from glimpse.cli.sampling_options import SamplingOptions
 from glimpse.cli.writer import DRAFTED, Writer
@@ -30,6 +30,25 @@ class DemoOptions:
             "--demo",
         ),
     ] = False
+    demo_edit: Annotated[
+        bool,
+        option("Prompt", "An edit of code that comes with Python (--prompt asks for another one).", "--demo-edit"),
+    ] = False
+
+    @property
+    def any(self) -> bool:
+        """Whether a prompt of ours is asked for."""
+        return self.demo or self.demo_edit
+
+    def refuse(self, prompt: PromptOptions) -> None:
+        """Raises ArgumentError for two texts at once."""
+        if self.demo and self.demo_edit:
+            raise ArgumentError("--demo and --demo-edit bring a text each: leave one of them out")
+        if self.any and prompt.prompt_file is not None:
+            name = "--demo-edit" if self.demo_edit else "--demo"
+            raise ArgumentError(
+                f"{name} brings its own text: leave out --prompt-file (--prompt may ask something else)"
+            )
 
 
 def compare(
@@ -39,6 +58,7 @@ def compare(
     stream: StreamOptions,
     output: OutputOptions,
     demo: DemoOptions,
+    explain: ExplainOptions,
 ) -> int:
     """Decode a prompt twice, plainly and with drafts: the same text? how much sooner? which drafts were accepted?"""
     sampling.refuse_what_is_not_shown(json=output.json)
@@ -46,25 +66,26 @@ def compare(
         raise ArgumentError(f"compare decodes one text both ways: --n {sampling.n} must be 1")
     if model.drafter == "none":
         raise ArgumentError("compare sets drafting beside plain decoding: --drafter none would be the same twice")
-    if demo.demo and prompt.prompt_file is not None:
-        raise ArgumentError("--demo brings its own text: leave out --prompt-file (--prompt may ask another question)")
-    if demo.demo:
-        sampling = replace(sampling, **{**demo_text.SAMPLING, **given(sampling)})
-    text = None if demo.demo else prompts.read(prompt)
+    explain.refuse_what_is_not_shown(model, quiet=output.quiet)
+    demo.refuse(prompt)
+    if demo.any:
+        own = demo_text.EDIT_SAMPLING if demo.demo_edit else demo_text.SAMPLING
+        sampling = replace(sampling, **{**own, **given(sampling)})
+    text = None if demo.any else prompts.read(prompt)
     params = sampling.params()
     with (
         jsonout.kept_clean(output.json) as stdout,
         Bars(quiet=output.quiet) as bars,
         _session.session(model, bars) as llm,
     ):
-        ids = prompts.encode(text or _demo_prompt(llm, prompt), prompt, llm.tokenizer)
+        ids = prompts.encode(text or _demo_prompt(llm, prompt, demo), prompt, llm.tokenizer)
         view = _View(Writer(show=not output.json, at_once=stream.no_stream), bars)
         try:
             comparison = llm.compare(ids, params, on_chunk=view)
         except KeyboardInterrupt:
             return _interrupted(llm, len(ids), view, output, stdout)
         bars.clear()
-        _show(comparison, llm, view.writer, output, stdout)
+        _show(comparison, llm, view.writer, output, explain, stdout)
         return DONE
 
 
@@ -85,17 +106,23 @@ class _View:
             self._bars("plain", 0, 0)
 
 
-def _demo_prompt(llm: Model, prompt: PromptOptions) -> str:
+def _demo_prompt(llm: Model, prompt: PromptOptions, demo: DemoOptions) -> str:
+    if demo.demo_edit:
+        return demo_text.edit(lambda text: len(llm.tokenizer.encode(text)), prompt.prompt or demo_text.EDIT)
     return demo_text.prompt(lambda text: len(llm.tokenizer.encode(text)), prompt.prompt or demo_text.QUESTION)
 
 
-def _show(comparison: Comparison, llm: Model, writer: Writer, output: OutputOptions, stdout: TextIO) -> None:
+def _show(
+    comparison: Comparison, llm: Model, writer: Writer, output: OutputOptions, explain: ExplainOptions, stdout: TextIO
+) -> None:
     if output.json:
         jsonout.emit(comparison.to_json(), stdout)
         return
     if writer.marks:
         report.show(f"(tokens shown in {DRAFTED} were drafted and accepted)")
     report.show("", *verdict.of_comparison(comparison, llm))
+    if explain.explain:
+        report.show(*report.choices(comparison.speculative.speculation))
     if not output.quiet:
         report.show(report.telling(comparison.speculative.settings), stderr=True)
 

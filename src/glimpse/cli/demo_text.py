@@ -12,6 +12,11 @@ TOKENS = 4_000
 SAMPLING = {"max_tokens": 128, "temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 1}
 """What the demo samples with where nothing else is asked: the settings of the published figures."""
 
+EDIT = "Repeat this code exactly, but with the function py_scanstring renamed to scan_text:"
+EDIT_TOKENS = 450
+EDIT_SAMPLING = {"max_tokens": 128, "temperature": 0}
+"""Sampled, so small a model does not keep to the code."""
+
 _TOPICS = ("with", "context-managers", "try", "exceptions", "raise", "compound", "for", "while", "function", "class")
 """What the question is about comes first; the rest is of the same book."""
 
@@ -28,3 +33,18 @@ def prompt(count: Callable[[str], int], question: str = QUESTION, tokens: int = 
             break
         chosen.append(paragraph)
     return "\n\n".join([*chosen, question])
+
+
+def edit(count: Callable[[str], int], task: str = EDIT, tokens: int = EDIT_TOKENS) -> str:
+    """The task, then the first lines of `json/decoder.py` of this Python, up to `tokens` tokens as `count` counts."""
+    import inspect
+    import json.decoder
+
+    chosen: list[str] = []
+    used = count(task)
+    for line in inspect.getsource(json.decoder).splitlines():
+        used += count(line + "\n")
+        if used > tokens:
+            break
+        chosen.append(line)
+    return "\n".join([task, "", *chosen])

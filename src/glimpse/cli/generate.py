@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from glimpse.cli import _session, jsonout, prompts, report
 from glimpse.cli.failures import DONE, INTERRUPTED, complain
-from glimpse.cli.options import ModelOptions, OutputOptions, PromptOptions, StreamOptions
+from glimpse.cli.options import ExplainOptions, ModelOptions, OutputOptions, PromptOptions, StreamOptions
 from glimpse.cli.progress import Bars
 from glimpse.cli.sampling_options import SamplingOptions
 from glimpse.cli.writer import Writer
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 
 
 def generate(
-    model: ModelOptions, sampling: SamplingOptions, prompt: PromptOptions, stream: StreamOptions, output: OutputOptions
+    model: ModelOptions,
+    sampling: SamplingOptions,
+    prompt: PromptOptions,
+    stream: StreamOptions,
+    output: OutputOptions,
+    explain: ExplainOptions,
 ) -> int:
     """Write text from a prompt, drafted tokens marked, with a small report at the end."""
     sampling.refuse_what_is_not_shown(json=output.json)
+    explain.refuse_what_is_not_shown(model, quiet=output.quiet)
     text = prompts.read(prompt)
     params = sampling.params()
     with (
@@ -33,9 +39,9 @@ def generate(
     ):
         ids = prompts.encode(text, prompt, llm.tokenizer)
         if (sampling.n or 1) > 1:
-            return _several(lambda: llm.generate(ids, params), bars, output, stdout)
+            return _several(lambda: llm.generate(ids, params), bars, output, explain, stdout)
         writer = Writer(show=not output.json, at_once=stream.no_stream)
-        return _show(follow(llm.stream(ids, params), writer, bars), output, stdout)
+        return _show(follow(llm.stream(ids, params), writer, bars), output, explain, stdout)
 
 
 def follow(chunks: TextStream, writer: Writer, bars: Bars) -> GenerationOutput:
@@ -57,11 +63,11 @@ def follow(chunks: TextStream, writer: Writer, bars: Bars) -> GenerationOutput:
     return output
 
 
-def _show(written: GenerationOutput, output: OutputOptions, stdout: TextIO) -> int:
+def _show(written: GenerationOutput, output: OutputOptions, explain: ExplainOptions, stdout: TextIO) -> int:
     if output.json:
         jsonout.emit(written.to_json(), stdout)
     elif not output.quiet:
-        report.show(report.of_output(written), stderr=True)
+        report.show(report.of_output(written, explain=explain.explain), stderr=True)
     if written.finish_reason != "abort":
         return DONE
     complain(f"interrupted after {len(written.token_ids):,} tokens")
@@ -69,7 +75,11 @@ def _show(written: GenerationOutput, output: OutputOptions, stdout: TextIO) -> i
 
 
 def _several(
-    generate: Callable[[], Sequence[GenerationOutput]], bars: Bars, output: OutputOptions, stdout: TextIO
+    generate: Callable[[], Sequence[GenerationOutput]],
+    bars: Bars,
+    output: OutputOptions,
+    explain: ExplainOptions,
+    stdout: TextIO,
 ) -> int:
     """Several texts of one prompt: nothing is streamed. What was finished is shown even where others broke off."""
     from glimpse.outputs import BrokenOff
@@ -78,14 +88,16 @@ def _several(
         outputs = generate()
     except BrokenOff as broken:
         bars.clear()
-        _show_all(broken.outputs, output, stdout)
+        _show_all(broken.outputs, output, explain, stdout)
         raise
     bars.clear()
-    _show_all(outputs, output, stdout)
+    _show_all(outputs, output, explain, stdout)
     return DONE
 
 
-def _show_all(outputs: Sequence[GenerationOutput | None], output: OutputOptions, stdout: TextIO) -> None:
+def _show_all(
+    outputs: Sequence[GenerationOutput | None], output: OutputOptions, explain: ExplainOptions, stdout: TextIO
+) -> None:
     """The JSON object holds them as `outputs`; what broke off is null there."""
     if output.json:
         jsonout.emit({"outputs": [one and one.to_json() for one in outputs]}, stdout)
@@ -97,4 +109,4 @@ def _show_all(outputs: Sequence[GenerationOutput | None], output: OutputOptions,
         writer.put(f"[{number} of {len(outputs)}]\n{one.text}")
         writer.finish()
         if not output.quiet:
-            report.show(report.of_output(one), stderr=True)
+            report.show(report.of_output(one, explain=explain.explain), stderr=True)

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glimpse.errors import ArgumentError
+
 _MODEL = "Model and drafting"
 _PROMPT = "Prompt"
 _OUTPUT = "Output"
@@ -37,8 +39,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, or a plug-in's "
-            "name. Default: lookup.",
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, auto (the one that "
+            "pays), or a plug-in's name. Default: lookup.",
             "--drafter",
         ),
     ] = None
@@ -46,7 +48,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy.",
+            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy; "
+            "drafter auto has its own.",
             "--pacer",
         ),
     ] = None
@@ -114,6 +117,26 @@ class StreamOptions:
     """How the text is shown."""
 
     no_stream: Annotated[bool, option(_OUTPUT, "Show the text when it is finished.", "--no-stream")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions:
+    """Why drafter auto did what it did."""
+
+    explain: Annotated[
+        bool,
+        option(_OUTPUT, "With --drafter auto: what it chose, from which token on, and by which numbers.", "--explain"),
+    ] = False
+
+    def refuse_what_is_not_shown(self, model: ModelOptions, *, quiet: bool) -> None:
+        """Raises ArgumentError where there is no choice to explain, or no place to print it."""
+        if self.explain and model.drafter != "auto":
+            raise ArgumentError(
+                f"--explain tells what drafter auto chose, and drafter {model.drafter or 'lookup'} chooses nobody: "
+                "add --drafter auto, or leave --explain out"
+            )
+        if self.explain and quiet:
+            raise ArgumentError("--quiet hides the report, and --explain is a part of it: leave one of them out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,11 +26,13 @@ _TELLING = (
 """Settings worth a word, in this order; `--json` has them all."""
 
 
-def of_output(output: GenerationOutput) -> RenderableType:
-    """The report of one text."""
+def of_output(output: GenerationOutput, *, explain: bool = False) -> RenderableType:
+    """The report of one text; `explain`: with what drafter auto chose."""
     lines: list[RenderableType] = [Text(ending(output)), Text(speed(output))]
     if output.speculation.drafted:
         lines += [Text(drafting(output.speculation)), by_position(output.speculation.acceptance_by_position)]
+    if explain:
+        lines += choices(output.speculation)
     if output.speculation.eager_steps:
         lines.append(Text(eagerly(output.speculation), style="yellow"))
     return Group(*lines, Text(telling(output.settings), style="dim"))
@@ -79,6 +81,22 @@ def by_position(shares: Sequence[float]) -> Table:
     for position, share in enumerate(shares, 1):
         table.add_row(str(position), Text("█" * round(share * _BAR), style="green"), f"{share:.0%}")
     return table
+
+
+def choices(speculation: Speculation) -> list[RenderableType]:
+    """Who drafted from which token on, and the speeds over plain decoding that were expected then."""
+    if not speculation.choices:
+        return [Text("nobody was chosen: the text ended before drafting could begin")]
+    table = Table.grid(padding=(0, 2))
+    names = list(speculation.choices[0].expected)
+    for place in range(3 + len(names)):
+        table.add_column(justify="left" if place == 1 else "right")
+    table.add_row("from token", "drafter", "plain step", *names, style="dim")
+    for choice in speculation.choices:
+        speeds = [f"{choice.expected[name]:.2f}×" for name in names]
+        table.add_row(f"{choice.position:,}", choice.drafter, f"{1e3 * choice.plain_s:.1f} ms", *speeds)
+    notes = dict.fromkeys(choice.note for choice in speculation.choices if choice.note)
+    return [Text("chosen, and the speed over plain decoding that was expected of each then:"), table, *map(Text, notes)]
 
 
 def telling(settings: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 
 if TYPE_CHECKING:
+    from glimpse.drafting.suffix.store import SuffixStore
     from glimpse.sampling.law import Laws
 
 
@@ -81,6 +82,8 @@ class DraftContext:
     refresh_layer: int | None = None
     nodes: int = 64
     """The most nodes of a tree (`draft_tokens`, or what the pacer takes where nobody asked)."""
+    store: SuffixStore | None = None
+    """Texts of earlier requests, for drafters that say `stores`; None: none are kept."""
 
 
 class Drafter(Protocol):
@@ -163,3 +166,18 @@ class SpineDrafter(TreeDrafter, Protocol):
 def spines_of(drafter: Drafter) -> SpineDrafter | None:
     """The drafter, if it is a `SpineDrafter`."""
     return cast(SpineDrafter, drafter) if drafter.needs_forward and drafter.gives_tree else None
+
+
+class MixedDrafter(Drafter, Protocol):
+    """A drafter that `mixes`: it drafts for some rows at once and for others by forwards, and `plan` is asked apart."""
+
+    def at_once(self, rows: RowView) -> list[bool]:
+        """Which rows get whole drafts now."""
+
+    def importance_of(self, slot: int) -> int:
+        """Of how many accepted queries of a row it wants the attention weights; in the place of `importance`."""
+
+
+def mixed_of(drafter: Drafter) -> MixedDrafter | None:
+    """The drafter, if it is a `MixedDrafter`."""
+    return cast(MixedDrafter, drafter) if getattr(drafter, "mixes", False) else None

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+
+import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.chains import chain
 from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.suffix.store import SuffixStore
+from glimpse.drafting.tree import Source, Tree
 from glimpse.errors import ArgumentError
 
 PRIOR = (0.25, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9)
@@ -80,6 +86,11 @@ class LookupDrafter:
         """The range of matches, among the effective settings."""
         return {"min_match": self.min_match, "max_match": self.max_match}
 
+    @staticmethod
+    def source_of(store: SuffixStore | None) -> LookupSource:
+        """One request's drafts, for the drafter `auto`; it reads no store."""
+        return LookupSource()
+
     def admit(self, rows: RowView) -> None:
         """Indexes the prompts."""
         for slot in rows.slots:
@@ -141,6 +152,34 @@ class LookupDrafter:
         while length < min(self.max_match, end) and tokens[end - 1 - length] == tokens[last - 1 - length]:
             length += 1
         return length
+
+
+class LookupSource:
+    """One request's lookups, as chains."""
+
+    def __init__(self) -> None:
+        self._lookup, self._history = LookupDrafter(), _History()
+        self._draft: list[int] = []
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Appends tokens to the text."""
+        self._lookup._extend(self._history, [int(token) for token in tokens])
+
+    def propose(self, budget: int, depth: int) -> Tree:
+        """At most `budget` tokens and no more than `depth`."""
+        draft = self._draft = self._lookup._propose(self._history, min(budget, depth))
+        count, rates, match = len(draft), self._history.rates, self._history.match
+        reach = np.cumprod([rates.rate(match + place) for place in range(count)], dtype=np.float32)
+        source = np.full(count, Source.LOOKUP, np.uint8)
+        return Tree(np.array(draft, np.int64), np.arange(-1, count - 1), reach, source)
+
+    def learn(self, committed: Sequence[int]) -> None:
+        """What the last proposal was worth: `committed` came instead, and is not yet read."""
+        pairs = list(zip(self._draft, committed, strict=False))
+        right = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        for place in range(min(right + 1, len(pairs))):
+            self._history.rates.observe(self._history.match + place, place < right)
+        self._draft = []
 
 
 def _continuation(tokens: list[int], begin: int, room: int) -> list[int]:

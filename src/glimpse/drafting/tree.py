@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from glimpse.drafting.drafter import Draft
 class Source(IntEnum):
     """What made a node; the values stand in `Draft.source`."""
 
+    LOOKUP = 0
+    """The longest earlier match of a few tokens (`lookup`); also a drafter with one source only."""
     AUTOMATON = 1
     """n-grams of the request (`racer.automaton`)."""
     LOGITS = 2
@@ -63,6 +66,19 @@ class Tree:
 
 
 EMPTY = Tree(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.uint8))
+
+
+class HostSource(Protocol):
+    """Drafts for one request out of what was read so far; no forward is needed."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Appends tokens to the text."""
+
+    def propose(self, budget: int, depth: int) -> Tree:
+        """At most `budget` nodes, `depth` tokens deep; likeliest first."""
+
+    def learn(self, committed: Sequence[int]) -> None:
+        """What came instead of the last proposal, before it is read; nothing came: that proposal is dropped."""
 
 
 def draft_of(trees: Sequence[Tree]) -> Draft:

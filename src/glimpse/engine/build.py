@@ -28,7 +28,7 @@ from glimpse.sampling.pipeline import Sampler
 def check_names(options: EngineOptions) -> None:
     """Raises ArgumentError for a drafter, pacer or acceptance rule that nobody offers, before anything is loaded."""
     DRAFTERS.get(options.drafter)
-    PACERS.get(options.pacer)
+    PACERS.get(options.paced_by)
     acceptance.resolve(options.acceptance)
     if options.refresh_sets is not None:
         check_sets(options.refresh_sets)
@@ -42,7 +42,7 @@ def refuse_unused(options: EngineOptions) -> None:
             f"draft_tokens {options.draft_tokens} means nothing to drafter {options.drafter!r}; leave it out"
         )
     for name in ("budget", "budget_floor"):
-        if getattr(options, name) is not None and not drafter.needs_forward:
+        if getattr(options, name) is not None and not (drafter.needs_forward or getattr(drafter, "recalls", False)):
             raise ArgumentError(
                 f"{name} {getattr(options, name)} means nothing to drafter {options.drafter!r}, which reads no cache; "
                 "leave it out, or ask for drafter 'sparse'"
@@ -53,6 +53,32 @@ def refuse_unused(options: EngineOptions) -> None:
                 f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}, which has no refresh "
                 "layer; leave it out, or ask for drafter 'refresh'"
             )
+
+    _refuse_pacer(drafter, options)
+    _refuse_store(drafter, options)
+
+
+def _refuse_pacer(drafter: Any, options: EngineOptions) -> None:
+    needed = getattr(drafter, "paced_by", None)
+    paces = getattr(PACERS.get(options.paced_by), "paces", options.drafter)
+    if needed not in (None, options.paced_by) or paces != options.drafter:
+        raise ArgumentError(
+            f"pacer {options.pacer!r} does not go with drafter {options.drafter!r}; leave it out for the drafter's own"
+        )
+
+
+def _refuse_store(drafter: Any, options: EngineOptions) -> None:
+    if options.suffix_store is not None and not getattr(drafter, "stores", False):
+        raise ArgumentError(
+            f"suffix_store {options.suffix_store!r} means nothing to drafter {options.drafter!r}, which matches in no "
+            "store; leave it out, or ask for drafter 'suffix', 'racer+suffix' or 'auto'"
+        )
+    if options.suffix_store == "":
+        raise ArgumentError("suffix_store '' is no name; give it one character at least, or leave it out")
+    if options.suffix_store_tokens is not None and options.suffix_store is None:
+        raise ArgumentError(
+            f"suffix_store_tokens {options.suffix_store_tokens} means nothing without suffix_store; name a store too"
+        )
 
 
 def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
@@ -78,6 +104,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     """What an engine over what is loaded is composed of. Raises as `build_engine`."""
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = options.recall
+    _refuse_pacer(DRAFTERS.get(options.drafter), options)
     build_drafter, offered = _builder(DRAFTERS, options.drafter), DRAFTERS.get(options.drafter)
     rule = acceptance.resolve(options.acceptance)
     if offered.gives_tree and not rule.trees:
@@ -95,11 +122,16 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
     )
-    pacer: Pacer = _builder(PACERS, options.pacer)(pace)
+    pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)
-    drafter = build_drafter(DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most))
+    store = loaded.store(options.suffix_store, options.suffix_store_tokens)
+    drafter = build_drafter(
+        DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store)
+    )
+    if hasattr(pacer, "attach"):
+        pacer.attach(drafter)
     most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
         decoder=decoder,

@@ -11,9 +11,11 @@ import torch
 
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.prefix import PrefixStore
+from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.engine.lock import lock_for
 from glimpse.engine.machine import MachineOptions
 from glimpse.engine.memory import PAGE_SIZE, Demand, costs_of, memory_of, within_memory
+from glimpse.engine.options import STORE_TOKENS
 from glimpse.errors import ArgumentError
 from glimpse.model import Checkpoint, DecoderSpec, open_model
 from glimpse.pacing import calibration
@@ -36,6 +38,22 @@ class Loaded:
     """Held during every call of an engine."""
     step_costs: tuple[float, ...] | None = None
     """Coefficients of `StepCosts` that `glimpse calibrate` measured; None: not calibrated."""
+    stores: dict[str, SuffixStore] = field(default_factory=dict, compare=False)
+    """What requests left to later ones, by the name that both gave (`EngineOptions.suffix_store`)."""
+
+    def store(self, name: str | None, tokens: int | None) -> SuffixStore | None:
+        """The store of a name, made where there is none yet; None for no name.
+
+        Raises ArgumentError where it is there with another size.
+        """
+        if name is None:
+            return None
+        found = self.stores.get(name)
+        if found is None:
+            found = self.stores[name] = SuffixStore(name, tokens or STORE_TOKENS)
+        if tokens is not None and found.capacity != tokens:
+            raise ArgumentError(f"suffix_store {name!r} keeps {found.capacity} tokens already, not {tokens}")
+        return found
 
 
 def open_loaded(

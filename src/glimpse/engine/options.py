@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from glimpse.cache.recall import RecallBudget
+from glimpse.drafting import DRAFTERS
 from glimpse.errors import ArgumentError
 from glimpse.sampling import checks
 
@@ -22,10 +23,17 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "prefix_reuse": checks.flag,
     "refresh_sets": checks.text,
     "refresh_layer": checks.Integer(0),
+    "suffix_store": checks.text,
+    "suffix_store_tokens": checks.Integer(2, 10_000_000),
 }
 
 
-_OPTIONAL = ("draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer")
+_OPTIONAL = (
+    "pacer", "draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer", "suffix_store",
+    "suffix_store_tokens",
+)  # fmt: skip
+STORE_TOKENS = 200_000
+"""Tokens that a store of earlier requests keeps where nothing else is asked: about 30 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,8 @@ class EngineOptions:
     """
 
     drafter: str = "lookup"
-    pacer: str = "entropy"
+    pacer: str | None = None
+    """None: the one that the drafter needs, else "entropy" (`paced_by`)."""
     acceptance: str = "coupled"
     draft_tokens: int | None = None
     """Draft length of `fixed`, the longest of other pacers, at most 256; of a tree its nodes, and so its depth too.
@@ -60,6 +69,12 @@ class EngineOptions:
     """Whether a prompt that begins as an earlier one shares what the cache still has of that; a pinned one is shared
     anyway."""
 
+    suffix_store: str | None = None
+    """The name of a store where requests leave what they wrote, for later ones with the same name to draft from; None:
+    nothing outlives a request."""
+    suffix_store_tokens: int | None = None
+    """The most tokens that this store keeps; None: 200,000."""
+
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             value = getattr(self, name)
@@ -73,6 +88,12 @@ class EngineOptions:
             if name not in known:
                 raise ArgumentError(f"unknown option {name!r}; known: {', '.join(known)}")
         return replace(self, **options)
+
+    @property
+    def paced_by(self) -> str:
+        """The name of the pacer."""
+        needed: str = getattr(DRAFTERS.get(self.drafter), "paced_by", "entropy")
+        return self.pacer or needed
 
     @property
     def recall(self) -> RecallBudget:

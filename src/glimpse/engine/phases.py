@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import Rows, RowView
-from glimpse.drafting.drafter import Draft, Drafter, SpineDrafter, spines_of
+from glimpse.drafting.drafter import Draft, Drafter, SpineDrafter, mixed_of, spines_of
 from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.request import Request
 from glimpse.pacing.pacer import Action, Pacer
@@ -60,7 +60,7 @@ class PhasePlanner:
             elif budget > 0:
                 budget -= self._plan_prompt(plan, slot, pending, request)
         if decoding:
-            self._plan_decoding(plan, RowView(self._rows, tuple(decoding)))
+            self._plan_decoding(plan, RowView(self._rows, tuple(decoding)), running)
         return plan
 
     def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:
@@ -70,26 +70,42 @@ class PhasePlanner:
         if count < pending:
             plan.prefill.append(self._spec(slot, count, outputs=count if wants_all else 0))
         else:
-            importance = min(count, self._drafter.importance)
+            importance = min(count, self._importance(slot))
             plan.full.append(self._spec(slot, count, count if wants_all else 1, importance))
         return count
 
-    def _plan_decoding(self, plan: StepPlan, view: RowView) -> None:
+    def _plan_decoding(self, plan: StepPlan, view: RowView, running: dict[int, Request]) -> None:
         decisions = self._pacer.decide(view, [self._room(slot) for slot in view.slots])
+        for slot, choice in decisions.choices.items():
+            running[slot].speculation.choices.append(choice)
         wants = [action is Action.DRAFT and slot not in self.halted
                  for action, slot in zip(decisions.actions, view.slots, strict=True)]  # fmt: skip
         ready = self._drafter.ready(view)
         starting = [wanted and can for wanted, can in zip(wants, ready, strict=True)]
         drafting = view.pick(starting)
         room = [left for left, start in zip(decisions.room, starting, strict=True) if start]
-        if len(drafting):
-            self._draft(plan, drafting, room)
+        for group, own in self._groups(drafting, room):
+            self._draft(plan, group, own)
         waiting = {spec.slot for spec in plan.draft}
         if self._spines is not None:
             self._branch(self._spines, [slot for slot in view.slots if slot not in waiting])
         for slot, action in zip(view.slots, decisions.actions, strict=True):
             if slot not in waiting:
                 self._plan_full(plan, slot, learn=action is not Action.PLAIN)
+
+    def _groups(self, view: RowView, room: list[int]) -> list[tuple[RowView, list[int]]]:
+        """The rows that one plan is asked for, each with its room: all of them, unless the drafter mixes two kinds."""
+        mixed = mixed_of(self._drafter)
+        kinds = [False] * len(room) if mixed is None else mixed.at_once(view)
+        groups = []
+        for kind in sorted(set(kinds)):
+            mine = [own is kind for own in kinds]
+            groups.append((view.pick(mine), [left for left, own in zip(room, mine, strict=True) if own]))
+        return groups
+
+    def _importance(self, slot: int) -> int:
+        mixed = mixed_of(self._drafter)
+        return self._drafter.importance if mixed is None else mixed.importance_of(slot)
 
     def _draft(self, plan: StepPlan, view: RowView, room: list[int]) -> None:
         planned = self._drafter.plan(view, room)
@@ -128,7 +144,8 @@ class PhasePlanner:
     def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
         drafted = int(self._rows.draft_len[slot])
         learn = learn or drafted > 0
-        importance = min(drafted + 1, self._drafter.importance + drafted) if learn and self._drafter.importance else 0
+        wanted = self._importance(slot)
+        importance = min(drafted + 1, wanted + drafted) if learn and wanted else 0
         self.halted.discard(slot)
         plan.full.append(self._spec(slot, drafted + 1, drafted + 1, importance, self._rows.tree(slot)))
 

@@ -60,7 +60,7 @@ def _request(loaded: Loaded, engine: EngineFace, prompt: list[int], params: Reso
     )
     speculation = Speculation(
         drafter=options.drafter,
-        pacer=options.pacer,
+        pacer=options.paced_by,
         acceptance=options.acceptance,
         lossless=parts.drafter.lossless and parts.acceptance.lossless,
     )

@@ -5,6 +5,7 @@ from glimpse.registry import Registry
 PACERS = Registry(
     "glimpse.pacers",
     {
+        "auto": "glimpse.pacing.auto:AutoPacer",
         "fixed": "glimpse.pacing.fixed:FixedPacer",
         "entropy": "glimpse.pacing.entropy:EntropyPacer",
         "fleet": "glimpse.pacing.fleet:FleetPacer",

@@ -59,19 +59,20 @@ class _Kind:
 
     loads: deque[np.ndarray] = field(default_factory=lambda: deque(maxlen=9))
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=9))
-    point: tuple[np.ndarray, float] | None = None
+    _point: tuple[np.ndarray, float] | None = None
 
     def add(self, load: np.ndarray, seconds: float) -> None:
         """One more step."""
         self.loads.append(load)
         self.seconds.append(seconds)
-        self.point = None
+        self._point = None
 
-    def middle(self) -> tuple[np.ndarray, float]:
-        """Mean load and median seconds, counted once."""
-        if self.point is None:
-            self.point = np.mean(self.loads, axis=0), median(self.seconds)
-        return self.point
+    @property
+    def point(self) -> tuple[np.ndarray, float]:
+        """Mean load and median seconds; kept, as a step changes one kind and every fit asks for all."""
+        if self._point is None:
+            self._point = np.mean(self.loads, axis=0), median(self.seconds)
+        return self._point
 
 
 class StepCosts:
@@ -139,7 +140,7 @@ class StepCosts:
 
     def points(self) -> list[tuple[np.ndarray, float]]:
         """For each kind of step seen, its mean load ([7], as `StepLoad.features`) and median seconds."""
-        return [kind.middle() for kind in self._kinds.values()]
+        return [kind.point for kind in self._kinds.values()]
 
     def seen(self, load: StepLoad) -> int:
         """How many of the last steps were of this load's kind, at most 9."""
@@ -149,7 +150,7 @@ class StepCosts:
     def measured(self, load: StepLoad) -> float | None:
         """The median seconds of the last steps of this load's kind; None where none ran."""
         kind = self._kinds.get(load.kind)
-        return kind.middle()[1] if kind else None
+        return kind.point[1] if kind else None
 
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""

@@ -118,6 +118,27 @@ class EntropyPacer:
             for index, entropy in enumerate(rows.rows.draft_entropy[outcome.slot, :judged].tolist()):
                 state.learn(entropy, index < outcome.accepted)
 
+    def speeds(self, rows: RowView) -> list[float]:
+        """The best expected rate of each row with drafts of any length, over plain decoding, by its running acceptance.
+
+        0 where no draft is allowed.
+        """
+        if not self.most:
+            return [0.0] * len(rows)
+        running = np.array([[self._states[slot].survival] for slot in rows.slots])
+        rates = self._prices.rates(rows, np.repeat(running, self.most, 1), drafting=True)
+        found: list[float] = (rates[:, 1:].max(1) / rates[:, 0]).tolist()
+        return found
+
+    def cost(self, row: RowView, drafted: int) -> float:
+        """What one row's round of so many draft tokens takes, in plain steps."""
+        seconds = 1 / self._prices.rates(row, np.zeros((1, drafted)), drafting=True)[0]
+        return float(seconds[-1] / seconds[0])
+
+    def hope(self, slot: int, survival: float) -> None:
+        """Takes a row's acceptance for at least `survival`, whatever it was when it last drafted."""
+        self._states[slot].survival = max(survival, self._states[slot].survival)
+
     def retire(self, rows: RowView) -> None:
         """Drops the averages."""
         for slot in rows.slots:

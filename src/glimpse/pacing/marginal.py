@@ -24,7 +24,7 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Floats, Proposal, Trust
+from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import worthwhile
 
@@ -76,18 +76,28 @@ class MarginalPacer:
         most = [min(self.most, left) for left in room]
         return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
 
+    @property
+    def plain_is_unknown(self) -> bool:
+        """Whether plain steps of the rows last decided on have hardly run: they are what drafting must beat."""
+        return self._costs.seen(self._plain) < PLAIN_FIRST
+
+    def shares(self, length: int) -> tuple[float, float, float]:
+        """For a row of `length` among the rows last decided on, in seconds: its share of a plain step, its share of a
+        step that nodes are added to, and what one node adds."""
+        begin, plain = self._seconds()
+        return plain / self._decoding, begin / self._decoding, max(float(self._price(length)), 1e-12)
+
+    def adopt(self, slot: int, trust: Trust) -> None:
+        """Trusts a row's nodes by what was learned elsewhere, and goes on learning there."""
+        self._states[slot].trust = trust
+
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""
         gains = [self._gains(rows, slot) for slot in rows.slots]
-        if self._costs.seen(self._plain) < PLAIN_FIRST:
+        if self.plain_is_unknown:
             return [0] * len(rows)
-        lengths = np.array(rows.column(rows.rows.committed_len))
-        # What one more token of each row adds to a step.
-        prices = self._costs.marginal(full_tokens=1, full_kv=1, pairs=lengths)
-        start = self._costs.seconds(self._plain)
-        # The second token of a step may cost more than the next ones, which no line through all steps shows.
-        plain = min(start, self._costs.measured(self._plain) or start)
-        worth = worthwhile(gains, prices, self._decoding, (start, plain))
+        prices = self._price(np.array(rows.column(rows.rows.committed_len)))
+        worth = worthwhile(gains, prices, self._decoding, self._seconds())
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
                 rows.rows.keep_nodes(slot, kept)
@@ -111,3 +121,13 @@ class MarginalPacer:
         state = self._states[slot]
         state.proposal = proposal = Proposal.of(rows, slot)
         return proposal.along(state.trust.chances(proposal))
+
+    def _price(self, length: int | Ints) -> Floats:
+        """Seconds that one more token of a row of `length` adds to a step."""
+        return self._costs.marginal(full_tokens=1, full_kv=1, pairs=length)
+
+    def _seconds(self) -> tuple[float, float]:
+        """Of the step that nodes are added to, and of the plain step."""
+        start = self._costs.seconds(self._plain)
+        # The second token of a step may cost more than the next ones, which no line through all steps shows.
+        return start, min(start, self._costs.measured(self._plain) or start)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts
+from glimpse.speculation import Choice
 
 
 class Action(IntEnum):
@@ -32,6 +33,8 @@ class Decisions:
     holds: int = 0
     """Where all are told PLAIN: for how many more steps they would be told so again, as long as no row comes or goes.
     A GPU whose plain step takes half a millisecond need not wait for the answer."""
+    choices: Mapping[int, Choice] = field(default_factory=dict)
+    """By slot, of rows whose drafter was chosen anew: what was chosen, and why."""
 
 
 def draft_up_to(lengths: list[int], rows: RowView, room: list[int], holds: int = 0) -> Decisions:
@@ -42,7 +45,7 @@ def draft_up_to(lengths: list[int], rows: RowView, room: list[int], holds: int =
         Action.DRAFT if left else Action.VERIFY if have else Action.PLAIN
         for have, left in zip(drafted, more, strict=True)
     ]
-    return Decisions(actions, more, holds)
+    return Decisions(actions, more, holds=holds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Told:
 
     def decide(self, view, room):
         self.seen.append((view.column(view.rows.draft_len), room))
-        return Decisions(self.answers.pop(0), room, self._holds)
+        return Decisions(self.answers.pop(0), room, holds=self._holds)
 
 
 def three_rows(most: int) -> RowView:

@@ -13,6 +13,7 @@ from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
 from glimpse.drafting.suffix.source import SuffixSource
+from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import Tree, draft_of
 from glimpse.errors import ArgumentError
 
@@ -22,9 +23,10 @@ BUDGETS = range(1, 257)
 class RacerSource:
     """One request's automaton, successor table and, where wished, suffix matches."""
 
-    def __init__(self, suffix: bool = False) -> None:
+    def __init__(self, suffix: bool = False, store: SuffixStore | None = None) -> None:
+        """`store`: earlier texts that suffix matches are looked for in as well."""
         self._automaton, self._table = Automaton(), SuccessorTable()
-        self._suffix = SuffixSource() if suffix else None
+        self._suffix = SuffixSource(store=store) if suffix else None
         self._last = -1
 
     def read(self, tokens: Sequence[int]) -> None:
@@ -74,6 +76,7 @@ class RacerDrafter:
         if budget not in BUDGETS:
             raise ArgumentError(f"racer drafts of {budget} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
         self.budget, self.suffix = budget, suffix
+        self.store: SuffixStore | None = None
         self._sources: dict[int, RacerSource] = {}
 
     @classmethod
@@ -83,6 +86,7 @@ class RacerDrafter:
         Prompts are worth their logits on a GPU only; on a CPU the head costs more than it brings (`docs/retrieval.md`).
         """
         drafter = cls(max(1, context.nodes))
+        drafter.store = context.store
         drafter.wants_prompt_topk = context.pool.device.type != "cpu"
         rehearsal = RacerSource(drafter.suffix)
         rehearsal.read([0, 0])
@@ -93,7 +97,7 @@ class RacerDrafter:
     def admit(self, rows: RowView) -> None:
         """Reads the prompts."""
         for slot in rows.slots:
-            self._sources[slot] = RacerSource(self.suffix)
+            self._sources[slot] = RacerSource(self.suffix, self.store)
             self._sources[slot].read(rows.history(slot).tolist())
 
     def ready(self, rows: RowView) -> list[bool]:
@@ -119,16 +123,28 @@ class RacerDrafter:
             self._sources[outcome.slot].read(outcome.tokens)
 
     def retire(self, rows: RowView) -> None:
-        """Frees everything kept for the rows."""
+        """Frees everything kept for the rows; what they wrote goes into the store, where there is one."""
         for slot in rows.slots:
-            self._sources.pop(slot, None)
+            if self._sources.pop(slot, None) is not None:
+                keep_written(self.store, rows, slot)
+
+    @staticmethod
+    def source_of(store: SuffixStore | None) -> RacerSource:
+        """One request's drafts, for the drafter `auto`."""
+        return RacerSource()
 
 
 class RacerSuffixDrafter(RacerDrafter):
     """RACER with suffix matches beyond its n-grams, which come first in the tree."""
 
     name = "racer+suffix"
+    stores = True
 
     def __init__(self, budget: int = 64) -> None:
         """As `RacerDrafter`."""
         super().__init__(budget, suffix=True)
+
+    @staticmethod
+    def source_of(store: SuffixStore | None) -> RacerSource:
+        """One request's drafts, for the drafter `auto`."""
+        return RacerSource(suffix=True, store=store)

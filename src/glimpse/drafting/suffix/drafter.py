@@ -5,7 +5,7 @@ from __future__ import annotations
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Outcome
 from glimpse.drafting.suffix.source import FACTOR, SuffixSource
-from glimpse.drafting.suffix.store import SuffixStore
+from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import draft_of
 from glimpse.errors import ArgumentError
 
@@ -17,6 +17,8 @@ class SuffixDrafter:
     """
 
     name = "suffix"
+    stores = True
+    """It can match in a store of earlier requests."""
     drafts = True
     needs_forward = False
     gives_tree = True
@@ -35,11 +37,16 @@ class SuffixDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> SuffixDrafter:
-        """With the nodes asked for, without a store. Compiles the loops where they are not kept from an earlier use."""
+        """With the nodes and the store asked for. Compiles the loops where they are not kept from an earlier use."""
         rehearsal = SuffixSource()
         rehearsal.read([0, 0])
         rehearsal.propose(1, 1)
-        return cls(max(1, context.nodes))
+        return cls(max(1, context.nodes), store=context.store)
+
+    @staticmethod
+    def source_of(store: SuffixStore | None) -> SuffixSource:
+        """One request's drafts, for the drafter `auto`."""
+        return SuffixSource(store=store)
 
     def admit(self, rows: RowView) -> None:
         """Indexes the prompts."""
@@ -65,6 +72,5 @@ class SuffixDrafter:
     def retire(self, rows: RowView) -> None:
         """Drops the indexes; what the rows wrote goes into the store, where there is one."""
         for slot in rows.slots:
-            if self._sources.pop(slot, None) is not None and self.store is not None:
-                written = rows.history(slot)[int(rows.rows.prompt_len[slot]) :]
-                self.store.add(written.numpy())
+            if self._sources.pop(slot, None) is not None:
+                keep_written(self.store, rows, slot)

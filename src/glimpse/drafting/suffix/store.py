@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glimpse.cache.rows import RowView
 from glimpse.drafting.suffix.index import Match, SuffixIndex
 from glimpse.errors import ArgumentError
 
@@ -43,6 +44,12 @@ class SuffixStore:
             self.indices = [self.indices[-1], SuffixIndex()]
         self.indices[-1].read(text)
         self.indices[-1].separate()
+
+
+def keep_written(store: SuffixStore | None, rows: RowView, slot: int) -> None:
+    """Adds what a row has written, not its prompt, to the store, if there is one."""
+    if store is not None:
+        store.add(rows.history(slot)[int(rows.rows.prompt_len[slot]) :].numpy())
 
 
 class Follower:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glimpse.acceptance.exact import Coupled
+from glimpse.drafting.drafter import mixed_of
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
@@ -38,6 +39,8 @@ def why_not_engine(parts: Parts) -> str | None:
         return "a refresh layer"
     if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
         return f"drafter {drafter.name!r} feeds forwards of its own"
+    if mixed_of(drafter) is not None and drafter.gives_tree:
+        return f"drafter {drafter.name!r} gives trees beside self-drafts"
     if drafter.importance and not drafter.needs_forward:
         return f"drafter {drafter.name!r} wants attention weights"
     if parts.pacer.foretells and drafter.drafts and most > LONGEST:

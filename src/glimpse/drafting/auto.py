@@ -1,0 +1,208 @@
+"""One drafter made of several: which of them drafts for a row, its pacer says (`glimpse.pacing.auto`).
+
+Drafts never change the text, so a row may go from one drafter to another at any step. What a source has not been told
+meanwhile it reads from the row's history when it is needed again; a recall set that is out of date is not ready, and a
+verification with importance comes first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glimpse.attention.plan import RowSpec
+from glimpse.cache.rows import RowView
+from glimpse.drafting import DRAFTERS
+from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
+from glimpse.drafting.racer.drafter import RacerSource
+from glimpse.drafting.sparse import SparseDrafter
+from glimpse.drafting.suffix.store import SuffixStore, keep_written
+from glimpse.drafting.tree import HostSource, draft_of
+
+PLAIN = "none"
+SELF = SparseDrafter.name
+LONGEST_CHAIN = 16
+"""Tokens of a chain on a GPU, as with `lookup` alone."""
+Makers = Mapping[str, Callable[[SuffixStore | None], HostSource]]
+
+
+def makers(names: tuple[str, ...] | None = None) -> Makers:
+    """How a request's source is made, of every built-in drafter that offers one (`source_of`), or of those named."""
+    offered = {name: getattr(DRAFTERS.get(name), "source_of", None) for name in names or DRAFTERS.builtin}
+    return {name: maker for name, maker in offered.items() if maker is not None}
+
+
+@dataclass(slots=True)
+class Reader:
+    """A source, and how many tokens of its row it has read."""
+
+    source: HostSource
+    position: int = 0
+
+    def catch_up(self, history: Tensor) -> None:
+        """Reads what came since; `history` is the row's whole text."""
+        if len(history) > self.position:
+            self.read(history[self.position :].tolist())
+
+    def read(self, tokens: list[int]) -> None:
+        """Reads the row's next tokens."""
+        self.source.read(tokens)
+        self.position += len(tokens)
+
+
+@dataclass(slots=True)
+class _Row:
+    readers: dict[str, Reader]
+    choice: str = PLAIN
+    listening: set[str] = field(default_factory=set)
+    """Sources that are scored without being used: they take over logits too."""
+
+
+class AutoDrafter:
+    """Drafts with the drafter that was chosen for each row (`choose`); nobody drafts for a row at first."""
+
+    name = "auto"
+    drafts = True
+    needs_forward = False
+    gives_tree = True
+    has_law = False
+    wants_prompt_topk = False
+    lossless = True
+    importance = 0
+    mixes = True
+    recalls = True
+    """It may read a recall set, so budgets mean something to it."""
+    stores = True
+    paced_by = "auto"
+    """The pacer that it needs."""
+
+    def __init__(
+        self, sources: Makers, sparse: SparseDrafter | None, budget: int = 64, store: SuffixStore | None = None
+    ) -> None:
+        """`sources` are its host drafters by name; without `sparse` nothing drafts by forwards."""
+        self.budget, self.store, self.sparse = budget, store, sparse
+        self.limited = ""
+        """Why some drafters are no candidates here, in a few words."""
+        self.spent = 0.0
+        """Seconds that drafting on the host has taken so far."""
+        self._sources = sources
+        self._rows: dict[int, _Row] = {}
+
+    @classmethod
+    def build(cls, context: DraftContext) -> AutoDrafter:
+        """With all candidates; on a GPU with the chains that its engine verifies as graphs."""
+        if context.pool.device.type != "cpu":
+            return cls.of_chains(context.nodes)
+        for name in makers():
+            DRAFTERS.get(name).build(context)  # compiles its loops
+        return cls(makers(), SparseDrafter.build(context), max(1, context.nodes), context.store)
+
+    @classmethod
+    def of_chains(cls, nodes: int) -> AutoDrafter:
+        """With what the engine of a GPU runs as graphs beside plain decoding: chains made on the host."""
+        drafter = cls(makers(("lookup",)), None, min(max(1, nodes), LONGEST_CHAIN))
+        drafter.gives_tree = False
+        drafter.limited = "on a GPU only none and lookup: its graphs take no trees and no change to self-drafting"
+        return drafter
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Names of all that may draft, plain decoding first."""
+        return (PLAIN, *self._sources, *((SELF,) if self.sparse else ()))
+
+    @property
+    def wants_successors(self) -> bool:
+        """Whether any row recycles logits now."""
+        return any(next(self._recyclers(row), None) is not None for row in self._rows.values())
+
+    def admit(self, rows: RowView) -> None:
+        """All sources read the prompts: that is cheap, and none has to do it while text is waited for."""
+        for slot in rows.slots:
+            self._rows[slot] = _Row({name: Reader(make(self.store)) for name, make in self._sources.items()})
+            for reader in self._rows[slot].readers.values():
+                reader.catch_up(rows.history(slot))
+        if self.sparse:
+            self.sparse.admit(rows)
+
+    def choose(self, slot: int, name: str) -> None:
+        """Who drafts for a row from now on; a proposal that is under way is dropped."""
+        row = self._rows[slot]
+        row.choice = name
+        row.listening.discard(name)
+        if name in row.readers:
+            row.readers[name].source.learn([])
+
+    def chosen(self, slot: int) -> str:
+        """Who drafts for a row."""
+        return self._rows[slot].choice
+
+    def listen(self, slot: int, name: str, on: bool) -> Reader:
+        """Whether a source that does not draft is told of logits all the same; returns it."""
+        row = self._rows[slot]
+        (row.listening.add if on else row.listening.discard)(name)
+        return row.readers[name]
+
+    def at_once(self, rows: RowView) -> list[bool]:
+        """All but the rows that draft for themselves."""
+        return [self._rows[slot].choice != SELF for slot in rows.slots]
+
+    def importance_of(self, slot: int) -> int:
+        """Attention weights are for rows that draft for themselves."""
+        return self.sparse.importance if self.sparse and self._rows[slot].choice == SELF else 0
+
+    def ready(self, rows: RowView) -> list[bool]:
+        """A source always is; a recall set where it has seen the newest verified query."""
+        known = self.sparse.ready(rows) if self.sparse else [True] * len(rows)
+        return [host or has for host, has in zip(self.at_once(rows), known, strict=True)]
+
+    def plan(self, rows: RowView, room: list[int]) -> list[RowSpec] | Draft:
+        """Whole drafts, or one token a row: of rows that are all of one kind (`at_once`)."""
+        if self.sparse and not all(self.at_once(rows)):
+            return self.sparse.plan(rows, room)
+        begun, trees = time.perf_counter(), []
+        for slot, depth in zip(rows.slots, room, strict=True):
+            row = self._rows[slot]
+            reader = row.readers[row.choice]
+            reader.catch_up(rows.history(slot))
+            trees.append(reader.source.propose(min(self.budget, rows.rows.max_draft), depth))
+        self.spent += time.perf_counter() - begun
+        return draft_of(trees)
+
+    def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Who drafted learns at once; others read when they are needed."""
+        begun = time.perf_counter()
+        for outcome in outcomes:
+            row = self._rows[outcome.slot]
+            if outcome.successors is not None:
+                for source in self._recyclers(row):
+                    source.recycle(*_facts(outcome.successors))
+            if row.choice in row.readers:
+                reader = row.readers[row.choice]
+                reader.source.learn(outcome.tokens)
+                reader.catch_up(rows.history(outcome.slot))
+        self.spent += time.perf_counter() - begun
+        if self.sparse:
+            self.sparse.absorb(rows, outcomes)
+
+    def retire(self, rows: RowView) -> None:
+        """Frees everything kept for the rows; what they wrote goes into the store, where there is one."""
+        for slot in rows.slots:
+            if self._rows.pop(slot, None) is not None:
+                keep_written(self.store, rows, slot)
+        if self.sparse:
+            self.sparse.retire(rows)
+
+    @staticmethod
+    def _recyclers(row: _Row) -> Iterator[RacerSource]:
+        for name in (row.choice, *row.listening):
+            if name in row.readers and isinstance(source := row.readers[name].source, RacerSource):
+                yield source
+
+
+def _facts(successors: Successors) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    return successors.tokens.numpy(), successors.likeliest.numpy(), successors.chances.numpy()

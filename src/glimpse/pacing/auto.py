@@ -1,0 +1,295 @@
+"""The pacer of the drafter `auto`: who drafts for each row, by expected tokens per second, and how far.
+
+Speeds are over plain decoding, whose step is measured. A host drafter's comes from its rounds, those that ran and those
+of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`).
+The choice follows `auto_choice`. Nodes of trees are priced by `marginal`, lengths of self-drafted chains by `entropy`.
+What looking costs is bounded: shadows take at most `SHARE` of the time, and a row that does not draft is looked at only
+every few tokens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.auto import PLAIN, SELF, AutoDrafter
+from glimpse.drafting.drafter import Drafter, Outcome
+from glimpse.errors import ArgumentError
+from glimpse.pacing.auto_choice import Chooser
+from glimpse.pacing.auto_shadow import Market, Score, Shadow
+from glimpse.pacing.costs import StepLoad
+from glimpse.pacing.entropy import EntropyPacer
+from glimpse.pacing.marginal import MarginalPacer
+from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.speculation import Choice
+
+GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.12, "racer+suffix": 1.14}
+"""Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
+LOOK = 8
+"""Tokens between looks at a row's choice."""
+SHARE = 0.006
+"""Of the decoding time may go into shadows."""
+STRETCH, STRETCH_SECONDS = 16, 0.004
+"""Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
+SENTINEL = 0.25
+"""Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
+SENTRY = "suffix"
+"""Its name; where there is no such candidate the first one does it."""
+TRIAL = 768
+"""Tokens after which the self drafter is thought well of again (`HOPE`); twice as many each time that it fails."""
+HOPE = 0.92
+"""Chance of acceptance that a trial of the self drafter begins with."""
+
+
+@dataclass(slots=True)
+class _Row:
+    chooser: Chooser
+    shadows: dict[str, Shadow]
+    market: Market | None = None
+    next_look: int = 0
+    told: bool = False
+    """Its first choice has been explained."""
+    awake: int = 0
+    """Tokens that its shadows still follow."""
+    credit: float = STRETCH_SECONDS
+    """Seconds that shadows may take."""
+    stretch: float = STRETCH_SECONDS
+    """What the last stretch of all of them took."""
+    alone: bool = False
+    """Only the sentinel is awake."""
+    cost: float = 0.0
+    """What this stretch has taken so far."""
+    anchor: float = 0.0
+    """Speed of who drafts when the others were last compared with it."""
+    trial: int = TRIAL
+    """Position from which on the self drafter may be tried again."""
+    wait: int = TRIAL
+
+    def compare(self) -> None:
+        """Carries the sleeping shadows' speeds along with that of who drafts.
+
+        They were measured on another part of the text, where all may have been slower or faster: what is known is how
+        they compared there.
+        """
+        own = self.shadows.get(self.chooser.current)
+        if own is None:
+            self.anchor = 0.0
+            return
+        if self.anchor and not self.awake:
+            for shadow in self.shadows.values():
+                if shadow is not own:
+                    shadow.score.tokens *= own.score.speed / self.anchor
+        self.anchor = own.score.speed
+
+
+class AutoPacer:
+    """Chooses among the candidates of an `AutoDrafter`, which it is given after it was built (`attach`)."""
+
+    name = "auto"
+    paces = AutoDrafter.name
+    """The only drafter it goes with."""
+    foretells = False
+    DEFAULT_MOST = 64
+
+    def __init__(self, context: PaceContext) -> None:
+        asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
+        self.most, self._costs = asked, context.costs
+        self._trees = MarginalPacer(replace(context, drafts_at_once=True, draft_tokens=asked))
+        chains = min(asked, EntropyPacer.DEFAULT_MOST)
+        self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
+        self._drafter: AutoDrafter | None = None
+        self._rows: dict[int, _Row] = {}
+        self._host, self._spent, self._seen = 0.0, 0.0, 0.0
+        """Seconds of the host: a row's round, its moving average; all rounds so far; those of the steps before."""
+        self._idle, self._looked = 0.0, 0.0
+        """Seconds of the host in a step that verified nothing, their moving average: what is measured as a plain step
+        holds them, and plain decoding is without. And what shadows took since the last step."""
+
+    @classmethod
+    def build(cls, context: PaceContext) -> AutoPacer:
+        """With the most nodes asked for."""
+        return cls(context)
+
+    def attach(self, drafter: Drafter) -> None:
+        """The drafter whose rows it paces. Raises ArgumentError for one with nothing to choose from."""
+        if not isinstance(drafter, AutoDrafter):
+            raise ArgumentError(f"pacer 'auto' chooses for drafter 'auto'; for {drafter.name!r} leave the pacer out")
+        self._drafter = drafter
+
+    @property
+    def drafter(self) -> AutoDrafter:
+        """See `attach`."""
+        if self._drafter is None:
+            raise AssertionError("pacer 'auto' was given no drafter")
+        return self._drafter
+
+    def admit(self, rows: RowView) -> None:
+        """The first choice: the best by the guesses, and by the prices of self drafting at this length."""
+        self._trees.admit(rows)
+        self._chains.admit(rows)
+        for slot in rows.slots:
+            names = [name for name in self.drafter.candidates if name not in (PLAIN, SELF)]
+            shadows = {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names}
+            speeds = self._speeds(rows.rows_of(slot), slot, shadows)
+            best = max(speeds, key=lambda name: speeds[name])
+            self._rows[slot] = _Row(Chooser(best), shadows)
+            self._take(slot, best)
+
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        """Rows choose, then draft, verify or decode plainly."""
+        decided = self._trees.decide(rows, room)
+        drafted = rows.column(rows.rows.draft_len)
+        if not any(drafted) and self._trees.plain_is_unknown:
+            return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
+        explained = {}
+        for slot, have, length in zip(rows.slots, drafted, rows.column(rows.rows.committed_len), strict=True):
+            choice = self._look(rows, slot, length) if not have else None
+            if choice is not None:
+                explained[slot] = choice
+        actions, most = list(decided.actions), list(decided.room)
+        for index, slot in enumerate(rows.slots):
+            if self._rows[slot].chooser.current == PLAIN:
+                actions[index], most[index] = Action.PLAIN, 0
+        self._chain_decisions(rows, room, actions, most)
+        return Decisions(actions, most, choices=explained)
+
+    def trim(self, rows: RowView) -> list[int]:
+        """See `MarginalPacer.trim`."""
+        begun = time.perf_counter()
+        kept = self._trees.trim(rows)
+        self._spent += time.perf_counter() - begun
+        return kept
+
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Rounds that ran score who drafted; shadows follow the text."""
+        begun = time.perf_counter()
+        drafting = self._apart(outcomes, lambda name: name not in (PLAIN, SELF))
+        self._trees.observe(rows, drafting)
+        self._chains.observe(rows, self._apart(outcomes, lambda name: name == SELF))
+        self._spent += time.perf_counter() - begun
+        self._time_host(len(drafting), plain=not any(outcome.drafted for outcome in outcomes))
+        for outcome in outcomes:
+            row = self._rows[outcome.slot]
+            if row.market is not None and outcome.tokens:
+                self._score(rows, row, row.market, outcome)
+                self._follow(row, row.market, outcome)
+
+    def retire(self, rows: RowView) -> None:
+        """Drops what was learned."""
+        self._trees.retire(rows)
+        self._chains.retire(rows)
+        for slot in rows.slots:
+            self._rows.pop(slot, None)
+
+    def _chain_decisions(self, rows: RowView, room: list[int], actions: list[Action], most: list[int]) -> None:
+        own = [self._rows[slot].chooser.current == SELF for slot in rows.slots]
+        if any(own):
+            places = [index for index, mine in enumerate(own) if mine]
+            decided = self._chains.decide(rows.pick(own), [room[index] for index in places])
+            for index, action, left in zip(places, decided.actions, decided.room, strict=True):
+                actions[index], most[index] = action, left
+
+    def _apart(self, outcomes: list[Outcome], wanted: Callable[[str], bool]) -> list[Outcome]:
+        return [outcome for outcome in outcomes if wanted(self._rows[outcome.slot].chooser.current)]
+
+    def _look(self, rows: RowView, slot: int, length: int) -> Choice | None:
+        """Prices, shadows and perhaps a change of the row's choice; what there is to explain."""
+        row, position = self._rows[slot], length - int(rows.rows.prompt_len[slot])
+        if not row.awake:
+            self._wake(rows, slot, row)
+        if position < row.next_look and row.market is not None:
+            return None
+        row.next_look = position + LOOK
+        plain, begin, node = self._trees.shares(length)
+        row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
+        if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
+            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
+            self._chains.hope(slot, HOPE)
+        row.compare()
+        speeds = self._speeds(rows.rows_of(slot), slot, row.shadows)
+        changed = row.chooser.decide(position, speeds)
+        if changed:
+            self._take(slot, row.chooser.current)
+        if not changed and row.told:
+            return None
+        row.told = True
+        return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
+
+    def _speeds(self, row: RowView, slot: int, shadows: dict[str, Shadow]) -> dict[str, float]:
+        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in shadows.items()}
+        if SELF in self.drafter.candidates:
+            speeds[SELF] = self._chains.speeds(row)[0]
+        return speeds
+
+    def _take(self, slot: int, name: str) -> None:
+        row = self._rows[slot]
+        if name in row.shadows:
+            row.shadows[name].sleep()
+            self.drafter.listen(slot, name, False)
+            self._trees.adopt(slot, row.shadows[name].trust)
+        self.drafter.choose(slot, name)
+
+    def _score(self, rows: RowView, row: _Row, market: Market, outcome: Outcome) -> None:
+        name, taken = row.chooser.current, market.steps(outcome.drafted, self._host)
+        if outcome.drafted and len(rows) == 1:
+            # Steps of few nodes may take longer than the line through all steps says.
+            read = int(rows.rows.committed_len[outcome.slot]) + outcome.drafted
+            measured = self._costs.measured(StepLoad(full_tokens=1 + outcome.drafted, full_kv=read))
+            taken = measured / market.plain if measured else taken
+        if name == SELF:
+            taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
+        if name in row.shadows:
+            row.shadows[name].score.add(len(outcome.tokens), taken)
+        if name != PLAIN:
+            row.chooser.book(len(outcome.tokens), taken)
+        row.credit += SHARE * market.steps(outcome.drafted, 0.0) * market.plain
+
+    def _wake(self, rows: RowView, slot: int, row: _Row) -> None:
+        """All shadows where there is credit for them; where nobody drafts and there is less, the sentinel."""
+        begun, names = time.perf_counter(), [name for name in row.shadows if name != row.chooser.current]
+        row.alone = row.credit < row.stretch
+        if row.alone and (row.chooser.current != PLAIN or row.credit < SENTINEL * row.stretch):
+            return
+        row.awake, row.cost = STRETCH, 0.0
+        for name in self._sentinel(names) if row.alone else names:
+            reader = self.drafter.listen(slot, name, True)
+            reader.catch_up(rows.history(slot))
+            row.shadows[name].wake(reader)
+        self._charge(row, time.perf_counter() - begun)
+
+    @staticmethod
+    def _sentinel(names: list[str]) -> list[str]:
+        return [SENTRY] if SENTRY in names else names[:1]
+
+    def _follow(self, row: _Row, market: Market, outcome: Outcome) -> None:
+        if not row.awake:
+            return
+        begun = time.perf_counter()
+        for shadow in row.shadows.values():
+            shadow.follow(outcome.tokens, market, self._host)
+        row.awake = max(0, row.awake - len(outcome.tokens))
+        if not row.awake:
+            row.next_look = 0
+            for name, shadow in row.shadows.items():
+                shadow.sleep()
+                self.drafter.listen(outcome.slot, name, False)
+        self._charge(row, time.perf_counter() - begun)
+        if not row.awake and not row.alone:
+            row.stretch = row.cost
+
+    def _charge(self, row: _Row, seconds: float) -> None:
+        row.credit -= seconds
+        row.cost += seconds
+        self._looked += seconds
+
+    def _time_host(self, rounds: int, *, plain: bool) -> None:
+        """What a row's round takes on the host, of what was spent since the last step."""
+        spent = self._spent + self.drafter.spent
+        new, self._seen = spent - self._seen, spent
+        if rounds:
+            self._host += 0.1 * (new / rounds - self._host) if self._host else new / rounds
+        if plain:
+            self._idle += 0.2 * (new + self._looked - self._idle)
+        self._looked = 0.0

@@ -1,0 +1,63 @@
+"""Which drafter a row takes next: a rule over expected speeds, with hysteresis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glimpse.drafting.auto import PLAIN
+
+ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
+"""Expected speed over plain decoding from which a row begins to draft; more after each time that it did not pay."""
+LEAVE = 0.95
+"""Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding; below 1 where
+drafting has cost more than it may (`MEANS`). Not sooner, as a text may be about to repeat itself."""
+MEANS, MORE = 1.0, 0.005
+"""What drafting may cost a request over plain decoding: so many plain steps, and so much more for each token."""
+SAVED = 3.0
+"""Plain steps that count as saved, at most: a text that paid once may not lose for ever."""
+BETTER = 1.12
+"""How much faster another drafter has to look than the one that drafts."""
+DWELL = 12
+"""Tokens that a row stays with a choice, at least."""
+PROVEN = 64
+"""Tokens after which a drafter that is left has paid for itself: the next one need not make up for those before it."""
+
+
+@dataclass(slots=True)
+class Chooser:
+    """One row's choice."""
+
+    current: str
+    since: int = 0
+    """Position of the last change."""
+    failures: int = 0
+    loss: float = 0.0
+    """Plain steps that drafting has cost so far, less those it saved."""
+
+    def book(self, tokens: int, steps: float) -> None:
+        """A round of the drafter that gave so many tokens in the time of so many plain steps."""
+        self.loss = max(self.loss + steps - tokens, -SAVED)
+
+    def decide(self, position: int, speeds: Mapping[str, float]) -> bool:
+        """Whether the choice changes here; `speeds` are over plain decoding, whose own is 1."""
+        if position - self.since < DWELL:
+            return False
+        best, drafting = max(speeds, key=lambda name: speeds[name]), self.current != PLAIN
+        least = LEAVE if self.loss <= MEANS + MORE * position else 1.0
+        if drafting and speeds[self.current] < least:
+            taken = best if speeds[best] > ENTER else PLAIN
+        elif drafting:
+            taken = best if speeds[best] > BETTER * speeds[self.current] else self.current
+        else:
+            taken = best if speeds[best] > min(ENTER + DEARER * self.failures, DEAREST) else PLAIN
+        if taken == self.current:
+            return False
+        self._change(taken, position)
+        return True
+
+    def _change(self, name: str, position: int) -> None:
+        if name == PLAIN:
+            proven = position - self.since >= PROVEN
+            self.failures = 1 if proven else self.failures + 1
+        self.current, self.since = name, position
