@@ -137,7 +137,7 @@ SUITE = Suite(
         "kinds": ["document", "chat", "code", "edit", "free"],
         "documents": [1000, 4000],
         "tokens": 128,
-        "rounds": 5,
+        "rounds": 3,
         "modes": MODES,
     },
     quick={"documents": [200], "tokens": 10, "rounds": 1, "kinds": ["edit", "free"]},
