@@ -7,7 +7,10 @@ import random
 import pytest
 
 from glimpse.drafting.auto import PLAIN
-from glimpse.pacing.auto_choice import BETTER, DWELL, ENTER, LEAVE, MEANS, PROVEN, SAVED, Chooser
+from glimpse.pacing.auto_choice import BETTER, DOUBT, DWELL, ENTER, LEAVE, MEANS, PROVEN, SAVED, Chooser
+
+SOON = 1 + (BETTER - 1) * (1 + DOUBT / DWELL)
+"""How much faster another has to look as soon as a change is thought of."""
 
 
 def chooser(current: str, **facts) -> Chooser:
@@ -19,8 +22,8 @@ def chooser(current: str, **facts) -> Chooser:
     [
         (PLAIN, {"racer": ENTER + 0.01}, "racer"),
         (PLAIN, {"racer": ENTER - 0.01}, PLAIN),
-        ("racer", {"racer": 1.5, "suffix": 1.5 * BETTER + 0.01}, "suffix"),
-        ("racer", {"racer": 1.5, "suffix": 1.5 * BETTER - 0.01}, "racer"),
+        ("racer", {"racer": 1.5, "suffix": 1.5 * SOON + 0.01}, "suffix"),
+        ("racer", {"racer": 1.5, "suffix": 1.5 * SOON - 0.01}, "racer"),
         ("racer", {"racer": LEAVE - 0.01, "suffix": 0.7}, PLAIN),
         ("racer", {"racer": LEAVE + 0.01, "suffix": 0.7}, "racer"),
         ("racer", {"racer": 0.9, "suffix": ENTER + 0.01}, "suffix"),
@@ -31,6 +34,12 @@ def test_who_is_taken(current, speeds, taken):
     made = chooser(current)
     assert made.decide(0, {PLAIN: 1.0} | speeds) == (taken != current)
     assert made.current == taken
+
+
+def test_the_longer_a_drafter_was_seen_the_less_another_has_to_be_better():
+    speeds = {PLAIN: 1.0, "racer": 1.5, "suffix": 1.5 * (BETTER + 0.01)}
+    assert not Chooser("racer", since=0).decide(DOUBT, speeds)
+    assert Chooser("racer", since=0).decide(13 * DOUBT, speeds)
 
 
 def test_a_choice_stays_a_while():

@@ -16,8 +16,9 @@ MEANS, MORE = 1.0, 0.005
 """What drafting may cost a request over plain decoding: so many plain steps, and so much more for each token."""
 SAVED = 3.0
 """Plain steps that count as saved, at most: a text that paid once may not lose for ever."""
-BETTER = 1.12
-"""How much faster another drafter has to look than the one that drafts."""
+BETTER, DOUBT = 1.12, 48
+"""How much faster another drafter has to look than the one that drafts; by twice as much where only so many tokens have
+been seen since the last change, as a few rounds say little."""
 DWELL = 12
 """Tokens that a row stays with a choice, at least."""
 PROVEN = 64
@@ -48,13 +49,16 @@ class Chooser:
         if drafting and speeds[self.current] < least:
             taken = best if speeds[best] > ENTER else PLAIN
         elif drafting:
-            taken = best if speeds[best] > BETTER * speeds[self.current] else self.current
+            taken = best if speeds[best] > self._margin(position) * speeds[self.current] else self.current
         else:
             taken = best if speeds[best] > min(ENTER + DEARER * self.failures, DEAREST) else PLAIN
         if taken == self.current:
             return False
         self._change(taken, position)
         return True
+
+    def _margin(self, position: int) -> float:
+        return 1 + (BETTER - 1) * (1 + DOUBT / (position - self.since))
 
     def _change(self, name: str, position: int) -> None:
         if name == PLAIN:
