@@ -74,6 +74,7 @@ def test_nodes_that_are_kept_stand_as_a_draft_of_them_would(kept):
     chances = torch.tensor([0.5, 0.8, 0.4, 0.0, 0.9])
     found, right = rows_of(), rows_of()
     found.put_draft(1, tokens, torch.tensor(parents), chances, source)
+    found.draft_entropy[1, :5] = torch.arange(5.0)
     found.keep_nodes(1, np.array(kept, np.int64))
     above = [kept.index(parents[node]) if parents[node] >= 0 else -1 for node in kept]
     right.put_draft(1, tokens[kept], torch.tensor(above, dtype=torch.int64), chances[kept], source[kept])
@@ -84,6 +85,7 @@ def test_nodes_that_are_kept_stand_as_a_draft_of_them_would(kept):
     begin = int(found.committed_len[1])
     assert torch.equal(found.tokens[1, begin : begin + count], tokens[kept])
     assert torch.equal(found.draft_source[1, :count], right.draft_source[1, :count])
+    assert found.draft_entropy[1, :count].tolist() == kept
     reach, wanted = (rows.draft_confidence[1, :count].cumprod(0) for rows in (found, right))
     torch.testing.assert_close(reach, wanted, atol=1e-6, rtol=1e-4)
 

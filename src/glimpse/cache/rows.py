@@ -112,6 +112,8 @@ class Rows:
         place[kept] = np.arange(len(kept))
         above, reach = place[parents[kept]], np.cumprod(confidence[:count], dtype=np.float64)[kept]
         tokens[: len(kept)], source[: len(kept)] = tokens[kept], source[kept]
+        entropy = self.draft_entropy.numpy()[slot]
+        entropy[: len(kept)] = entropy[kept]
         confidence[: len(kept)] = reach / np.concatenate(([1.0], reach[:-1]))
         parents[:] = self._chain.numpy()
         if (above == parents[: len(kept)]).all():

@@ -21,7 +21,7 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.pacer import Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Ints, Proposal, Trust
+from glimpse.pacing.proposals import Proposal, Trust
 from glimpse.pacing.worth import worthwhile
 
 
@@ -68,7 +68,7 @@ class SpinePacer:
         kept = [np.sort(nodes) for nodes in worthwhile(gains, prices, len(rows), (spent, spent))]
         for slot, state, proposal, nodes in zip(rows.slots, states, proposals, kept, strict=True):
             state.proposal = proposal
-            _keep(rows.rows, slot, proposal, nodes)
+            rows.rows.keep_nodes(slot, nodes)
         return [len(nodes) for nodes in kept]
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
@@ -108,14 +108,3 @@ def _of_spine(rows: Rows, outcome: Outcome) -> Outcome:
     path = range(outcome.accepted) if outcome.path is None else outcome.path
     accepted = sum(node == place < drafted for place, node in enumerate(path))
     return replace(outcome, drafted=drafted, accepted=accepted, path=None)
-
-
-def _keep(rows: Rows, slot: int, proposal: Proposal, kept: Ints) -> None:
-    """Leaves the row some of its nodes, each after its parent, in their order."""
-    place = np.full(len(proposal.parents) + 1, -1, np.int64)  # the last entry is the root's
-    place[kept] = np.arange(len(kept))
-    facts = (proposal.tokens[kept], place[proposal.parents[kept]], proposal.said[kept], proposal.source[kept])
-    tokens, parents, said, source = map(torch.from_numpy, facts)
-    rows.put_branches(
-        slot, int((kept < _spine(rows, slot)).sum()), tokens, parents, said.float(), source.to(torch.uint8)
-    )
