@@ -1,6 +1,6 @@
 """A million tokens with speculation: is every one of them what plain decoding would have written after the same text?
 
-    python -m benchmarks.million --model demo --device cuda --dtype float32,bfloat16 --ids ids.npz
+    python -m benchmarks.million --model demo --device cuda --dtype bfloat16 --ids ids.npz
     python -m benchmarks.million --device cpu --tokens 20000 --rows 8
 
 Prompts are passages of real text; the rows of a batch are greedy and sampled in turn, the batches take turns over the
@@ -44,6 +44,7 @@ MOVE = {"float32": 5e-4, "bfloat16": MOVES[torch.bfloat16]}
 seen on a CPU (1.0e-4, over the last 17 positions of texts of 500 and 4,000 tokens: `benchmarks/equality.py`)."""
 TIES = {"float32": "<= 1", "bfloat16": ">= 0"}
 """Ties for each 100,000 tokens."""
+JUDGED = {"tokens": "by teacher forcing", "bitwise": "against the texts of plain decoding"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,11 @@ def batches(given: argparse.Namespace) -> int:
     return -(-given.tokens // (given.rows * given.output))
 
 
-def run_dtype(given: argparse.Namespace, dtype: str, source: Source, journal: Journal) -> Iterator[dict]:
-    """All batches of one dtype."""
+def run(given: argparse.Namespace, source: Source, journal: Journal) -> Iterator[dict]:
+    """All batches."""
+    dtype = given.dtype
     count, arms = batches(given), [Arm.parse(text) for text in given.arms.split(",")]
-    names = [f"{dtype} {index}" for index in range(count)]
+    names = [f"batch {index}" for index in range(count)]
     if all(name in journal.cells for name in names):
         yield from (journal.cells[name] for name in names)
         return
@@ -152,34 +154,34 @@ def targets(dtype: str, cells: list[dict]) -> list[Target]:
     ]
 
 
-def row_of(dtype: str, arm: str, cells: list[dict]) -> list[str]:
+def row_of(arm: str, cells: list[dict]) -> list[str]:
     """One line of the table."""
     tokens, differ = sum(cell["tokens"] for cell in cells), sum(cell["differ"] for cell in cells)
     beyond = sum(len(cell["beyond"]) for cell in cells)
     largest = max(own["largest"] for cell in cells for own in cell["margins"].values())
     accepted = sum(cell["accepted"] for cell in cells) / max(1, sum(cell["drafted"] for cell in cells))
-    return [dtype, arm, f"{tokens:,}", f"{accepted:.0%}", f"{differ - beyond:,}", f"{beyond:,}", f"{largest:.2g}"]
+    return [arm, f"{tokens:,}", f"{accepted:.0%}", f"{differ - beyond:,}", f"{beyond:,}", f"{largest:.2g}"]
 
 
 def result_of(given: argparse.Namespace, cells: list[dict]) -> Result:
     """The result file."""
     head, dirty = environment.known_commit(ROOT, given.commit)
-    kinds = dict.fromkeys((cell["dtype"], cell["arm"]) for cell in cells)
-    dtypes = dict.fromkeys(cell["dtype"] for cell in cells)
-    found = [target for dtype in dtypes for target in targets(dtype, [c for c in cells if c["dtype"] == dtype])]
-    columns = ("dtype", "drafter:pacer", "tokens", "accepted", "ties", "wrong", "largest margin")
-    lines = [
-        row_of(dtype, arm, [cell for cell in cells if (cell["dtype"], cell["arm"]) == (dtype, arm)])
-        for dtype, arm in kinds
-    ]
-    limits = {f"{dtype}, {law_of(heat)}": limit_of(dtype, heat) for dtype in dtypes for heat in TEMPERATURES}
+    arms = dict.fromkeys(cell["arm"] for cell in cells)
+    columns = ("drafter:pacer", "tokens", "accepted", "ties", "wrong", "largest margin")
+    lines = [row_of(arm, [cell for cell in cells if cell["arm"] == arm]) for arm in arms]
+    limits = {law_of(heat): limit_of(given.dtype, heat) for heat in TEMPERATURES}
     return Result(
-        suite="million" if given.exact == "tokens" else "million_bitwise",
+        suite=suite_of(given),
         device=environment.device_of(torch.device(given.device)), versions=environment.versions(),
         commit=head, dirty=dirty, quick=False, settings={**settings_of(given), "limits": limits}, runs=cells,
-        targets=[target.noted(None) for target in found],
-        tables=[Table("Every token judged by teacher forcing", columns, lines)],
+        targets=[target.noted(None) for target in targets(given.dtype, cells)],
+        tables=[Table(f"{given.dtype}: every token judged {JUDGED[given.exact]}", columns, lines)],
     )  # fmt: skip
+
+
+def suite_of(given: argparse.Namespace) -> str:
+    """The name of the result file: one for each dtype and mode."""
+    return f"million_{given.dtype}" if given.exact == "tokens" else f"million_bitwise_{given.dtype}"
 
 
 def settings_of(given: argparse.Namespace) -> dict[str, Any]:
@@ -193,9 +195,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--dtype", default="float32,bfloat16", help="one or several, with commas")
+    parser.add_argument("--dtype", default="bfloat16", help=f"{' or '.join(MOVE)} (default bfloat16)")
     parser.add_argument("--exact", default="tokens", choices=("tokens", "bitwise"), help="bitwise: no tie is allowed")
-    parser.add_argument("--tokens", type=int, default=1_000_000, help="at least so many, of each dtype")
+    parser.add_argument("--tokens", type=int, default=1_000_000, help="at least so many")
     parser.add_argument("--rows", type=int, default=64, help="requests decoded together")
     parser.add_argument("--prompt", type=int, default=768, help="tokens of a prompt")
     parser.add_argument("--output", type=int, default=256, help="tokens written by a request")
@@ -205,9 +207,8 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--commit", help="the commit of this code, where there is no git")
     given = parser.parse_args(arguments)
-    unknown = [dtype for dtype in given.dtype.split(",") if dtype not in MOVE]
-    if unknown:
-        raise ArgumentError(f"--dtype {unknown[0]!r}: limits were fixed for {', '.join(MOVE)}")
+    if given.dtype not in MOVE:
+        raise ArgumentError(f"--dtype {given.dtype!r}: limits were fixed for {', '.join(MOVE)}")
     if min(given.tokens, given.rows, given.prompt, given.output) < 1:
         raise ArgumentError("--tokens, --rows, --prompt and --output must be at least 1")
     return given
@@ -219,10 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = options(arguments)
         kind = environment.device_of(torch.device(given.device))["kind"]
         header = {"code": environment.code_digest(ROOT), "settings": settings_of(given)}
-        journal = Journal(given.out / f".million-{kind}-{given.exact}.partial.jsonl", header)
+        journal = Journal(given.out / f".{kind}-{suite_of(given)}.partial.jsonl", header)
         source = Source(folder=given.text, ids=given.ids)
-        cells = [cell for dtype in given.dtype.split(",") for cell in run_dtype(given, dtype, source, journal)]
-        result = result_of(given, cells)
+        result = result_of(given, list(run(given, source, journal)))
         path = write_result(result, given.out)
     except GlimpseError as error:
         print(f"million: {error}", file=sys.stderr)

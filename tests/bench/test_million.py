@@ -31,7 +31,7 @@ def given(folder, tmp_path):
 
 
 def result(given):
-    return read_result(million.Path(given[given.index("--out") + 1]) / "cpu-million.json")
+    return read_result(million.Path(given[given.index("--out") + 1]) / "cpu-million_float32.json")
 
 
 def test_every_token_of_a_few_thousand_is_plain_decodings(given):
