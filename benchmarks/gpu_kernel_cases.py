@@ -14,8 +14,8 @@ from glimpse.attention.triton.recalled import Recalled, RecalledConfig
 from glimpse.attention.triton.select import Selection, capacity
 from glimpse.attention.triton.sizes import links
 
-SHAPES = {"8b": HeadShape(32, 8, 128), "135m": HeadShape(9, 3, 64)}
-MODEL_LAYERS = {"8b": 32, "135m": 30}
+SHAPES = {"8b": HeadShape(32, 8, 128), "135m": HeadShape(9, 3, 64), "1.7b": HeadShape(16, 8, 128)}
+MODEL_LAYERS = {"8b": 32, "135m": 30, "1.7b": 28}
 PAGE = 16
 COLD = 400 << 20
 """Bytes to go through before a buffer is used again: several times the L2 cache."""

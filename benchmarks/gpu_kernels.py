@@ -38,6 +38,8 @@ from glimpse.bench.clock import copy_bandwidth, graph_seconds
 KINDS = [(1, False, False), (8, False, False), (8, True, False), (9, False, False), (9, True, False),
          (16, False, True), (64, False, True)]  # fmt: skip
 """Queries, importance, tree."""
+DRAFTING = [("1.7b", 32), ("1.7b", 16), ("135m", 1), ("135m", 8), ("135m", 64), ("8b", 1), ("8b", 8), ("8b", 64)]
+"""Models and rows that draft."""
 SIZES = [(1, 8192), (1, 32768), (8, 8192), (16, 32768), (64, 8192)]
 PAGED = [PagedConfig(block=b, warps=w, stages=s, waves=v)
          for b, w, s, v in itertools.product((32, 64, 128), (1, 2, 4), (3, 5), (2.0, 4.0, 8.0))]  # fmt: skip
@@ -98,7 +100,7 @@ def paged_cells() -> Iterator[list[Timed]]:
 
 
 def recalled_cells() -> Iterator[list[Timed]]:
-    for model, batch in itertools.product(cases.SHAPES, (1, 8, 64)):
+    for model, batch in DRAFTING:
         cell = cases.Cell(model, batch, 8192, layers=8)
         group = []
         for budget in (512, 820):
@@ -175,13 +177,16 @@ def compile_one(job: tuple[Any, ...]) -> None:
         print(f"  not compiled: {job}: {type(error).__name__}", flush=True)
 
 
-def compile_ahead(workers: int) -> None:
-    """Compiles the grids of the attention kernels, many at a time; the others take few settings."""
-    once = [config for config in PAGED if config.waves == 2.0]
-    jobs: list[tuple[Any, ...]] = [
-        (model, *kind, config) for model in cases.SHAPES for config in once for kind in KINDS
-    ]
-    jobs += [(model, 1, False, False, config) for model in cases.SHAPES for config in RECALLED]
+def compile_ahead(families: list[str], workers: int) -> None:
+    """Compiles the grids of the attention kernels among them, many at a time; the others take few settings."""
+    jobs: list[tuple[Any, ...]] = []
+    if "paged" in families:
+        once = [config for config in PAGED if config.waves == 2.0]
+        jobs += [(model, *kind, config) for model in cases.SHAPES for config in once for kind in KINDS]
+    if "recalled" in families:
+        jobs += [(model, 1, False, False, config) for model in cases.SHAPES for config in RECALLED]
+    if not jobs:
+        return
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(compile_one, jobs, chunksize=4))
 
@@ -249,10 +254,9 @@ def main() -> int:
         wrong = sum(not result["ok"] for result in report["checks"])
     print(f"checked after {time.perf_counter() - begin:.0f} s", flush=True)
     names = arguments.families.split(",")
-    if {"paged", "recalled"} & set(names):
-        compile_ahead(arguments.workers)
+    compile_ahead(names, arguments.workers)
     print(f"compiled after {time.perf_counter() - begin:.0f} s", flush=True)
-    groups = {"fused": 6, "recalled": 6, "select": 3, "sample": 16, "paged": 10}
+    groups = {"fused": 6, "recalled": len(DRAFTING), "select": 3, "sample": 16, "paged": 10}
     for place, name in enumerate(names):
         left = arguments.seconds - (time.perf_counter() - begin)
         # Paged cells are worth three times the others' share.
