@@ -19,8 +19,6 @@ from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
 from glimpse.pacing.strides import Schedule
 
-FIRST_TRIAL, LAST_TRIAL = 192, 768
-"""Plain tokens of the whole batch between trials of a draft: a trial costs about one and a half of them."""
 HELD = 4
 """Verifications of the batch (plain steps count) until grid and strides are worked out anew."""
 
@@ -28,7 +26,8 @@ HELD = 4
 class FleetPacer:
     """Draft or verify, row by row, for the most tokens per second of the batch; plain where no draft pays.
 
-    Where every row decodes plainly, one row at a time tries a draft now and then.
+    Where every row decodes plainly, all of them try a draft of one token now and then: together that costs one draft
+    step, alone in a batch a mixed one.
     """
 
     name = "fleet"
@@ -41,7 +40,7 @@ class FleetPacer:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._chances = DepthChances(self.most)
-        self._probe = Probe(FIRST_TRIAL, LAST_TRIAL)
+        self._probe = Probe()
         self._grid = 1
         self._strides: dict[int, int] = {}
         """By slot; a new row goes with the grid."""
@@ -69,7 +68,7 @@ class FleetPacer:
             return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
         if self._at_once or not self.most:
             return Decisions([Action.DRAFT if left else Action.PLAIN for left in more], more)
-        strides = self._strides_of(rows, drafted)
+        strides = self._strides_of(rows)
         first = min(strides)
         ahead = max(have for have, stride in zip(drafted, strides, strict=True) if stride == first)
         left = min(first * self._grid - 1 - ahead, max(more))
@@ -81,7 +80,7 @@ class FleetPacer:
             Action.DRAFT if stride > first and room and have < stride * self._grid - 1 else _ends(have)
             for have, room, stride in zip(drafted, more, strides, strict=True)
         ]
-        return Decisions(actions, more, holds=self._probe.left(len(rows)))
+        return Decisions(actions, more, holds=self._probe.left())
 
     def trim(self, rows: RowView) -> list[int]:
         """The best length of each deterministic draft, by the drafter's word."""
@@ -102,8 +101,8 @@ class FleetPacer:
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Moves the estimates by the tokens that were judged."""
+        self._probe.count(any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
-            self._probe.count(bool(outcome.drafted))
             if outcome.drafted and not self._at_once:
                 self._chances.learn(outcome.slot, outcome.drafted, outcome.accepted)
 
@@ -119,7 +118,7 @@ class FleetPacer:
             self._known.add(size)
         return size not in self._known
 
-    def _strides_of(self, rows: RowView, drafted: list[int]) -> list[int]:
+    def _strides_of(self, rows: RowView) -> list[int]:
         """Each row's stride; worked out anew where it is time."""
         if self._left <= 0:
             found = self.schedule(rows)
@@ -127,8 +126,8 @@ class FleetPacer:
             self._strides |= zip(rows.slots, found.strides.tolist(), strict=True)
         strides = [self._strides[slot] for slot in rows.slots]
         if self._probe.due and self._grid == 1 and max(strides) == 1:
-            # The row with the longest draft goes on with a trial that has begun.
-            strides[int(np.argmax(drafted))] = 2
+            self._probe.take()
+            return [2] * len(strides)
         return strides
 
 
