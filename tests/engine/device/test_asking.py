@@ -32,7 +32,7 @@ class Device:
     def step(self, rows=ROWS):
         asked = self.asking.asks(rows)
         self.now += self.seconds[asked]
-        counts = np.array([self.tokens[asked], 0, 9])  # what stands behind the seats is nobody's
+        counts = np.array([self.tokens[asked], *[0] * (len(rows) - 1), 9])  # what stands behind is nobody's
         self.asking.learn(
             SimpleNamespace(
                 seats=rows, letter=SimpleNamespace(counts=counts), timed=[SimpleNamespace(end=At(self.now))],
