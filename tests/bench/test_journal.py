@@ -1,8 +1,12 @@
-"""The journal of a run under way."""
+"""The journal of a run under way, and its folder."""
+
+import errno
 
 import pytest
 
-from glimpse.bench.journal import Journal
+from glimpse.bench.folder import alone_in
+from glimpse.bench.journal import Journal, JournalError
+from glimpse.errors import GlimpseError
 
 
 def test_cells_survive_an_interruption(tmp_path):
@@ -45,3 +49,49 @@ def test_close_leaves_nothing(tmp_path):
     journal = Journal(tmp_path / "run.jsonl", {})
     journal.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_text_or_was_changed_is_dropped(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"\xff\xfe\x00")
+    journal = Journal(path, {})
+    assert not journal.cells
+    journal.add("one", {"value": 1, "name": "a"})
+    journal.add("two", {"value": 2, "name": "b"})
+    path.write_text(path.read_text().replace('"name": "b"', '"nome": "b"'))
+    assert list(Journal(path, {}).cells) == ["one"]
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "run.jsonl"
+    journal = Journal(path, {})
+    journal.add("one", {})
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.open", _half_written)
+        with pytest.raises(JournalError, match=r"cannot write .*run\.jsonl: No space left on device"):
+            journal.add("two", {})
+    journal.add("three", {})
+    assert list(Journal(path, {}).cells) == ["one", "three"]
+
+
+def _half_written(path, *_, **__):
+    with open(path, "a") as file:
+        file.write('[{"cell"')
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_folder_belongs_to_one_run(tmp_path):
+    folder = tmp_path / "out"
+    with alone_in(folder):
+        with pytest.raises(GlimpseError, match="out is in use by another run; give another --out"), alone_in(folder):
+            pass
+        with alone_in(tmp_path / "other"):
+            pass
+    with alone_in(folder):
+        assert not list(folder.iterdir())
+
+
+def test_a_folder_that_is_none(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GlimpseError, match="cannot write into .*file"), alone_in(tmp_path / "file"):
+        pass

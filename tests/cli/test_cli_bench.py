@@ -53,7 +53,8 @@ def test_steps_and_a_cell_that_fails(capsys, model, tmp_path):
     (text / "short.txt").write_text("hello world " * 20)
     cells = [f"{model}:80x1:2", f"{model}:300x1:2"]
     code, out, err = _run(capsys, "steps", *cells, "--text", str(text), "--out", str(tmp_path), "-q")
-    assert (code, err) == (1, "")
+    assert code == 1
+    assert err == "glimpse: tiny 300x1 failed: texts has 220 tokens of text; a prompt of 300 needs a longer one\n"
     assert "tiny 80x1" in out
     assert "Decoding" not in out
     result = json.loads((tmp_path / "cpu-steps.json").read_text())

@@ -3,55 +3,80 @@
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from glimpse.bench.results import write_whole
 from glimpse.errors import GlimpseError
 
 
-class Journal:
-    """Finished cells, one JSON object a line, below a header that says what they belong to.
+class JournalError(GlimpseError):
+    """What was measured cannot be kept: measuring more is of no use."""
 
-    A file with another header (other code, settings or machine) is started anew; a half-written last line is dropped.
+
+class Journal:
+    """Finished cells, one JSON list a line ([cell, its checksum]), below a header that says what they belong to.
+
+    A file with another header (other code, settings or machine) is started anew; from the first line on that is not as
+    it was written (half of it, or changed since), cells are dropped. One run at a time (`folder.alone_in`).
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], *, fresh: bool = False) -> None:
+        """Raises GlimpseError where the file cannot be written."""
         self._path = path
         self._header = json.dumps(header, sort_keys=True)
         self.cells: dict[str, dict[str, Any]] = {}
         lines = [] if fresh else self._lines()
-        kept = [line for line in lines[1:] if lines[0] == self._header]
-        for line in kept:
+        for line in [line for line in lines[1:] if lines[0] == self._header]:
             try:
-                entry = json.loads(line)
+                entry, checksum = json.loads(line)
+                if _checksum(entry) != checksum:
+                    break
                 self.cells[entry["cell"]] = entry
             except (ValueError, TypeError, KeyError, RecursionError):
                 break
-        self._rewrite()
+        write_whole(path, "\n".join([self._header, *map(_line, self.cells.values())]) + "\n")
 
     def add(self, cell: str, run: Mapping[str, Any]) -> dict[str, Any]:
-        """Records a finished cell; returns it as it will be read back."""
-        line = json.dumps({"cell": cell, **run}, allow_nan=False)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        self.cells[cell] = json.loads(line)
+        """Records a finished cell; returns it as it will be read back. Raises JournalError where it cannot be kept."""
+        entry = json.loads(json.dumps({"cell": cell, **run}, allow_nan=False))
+        try:
+            _append(self._path, _line(entry) + "\n")
+        except OSError as error:
+            raise JournalError(f"cannot write {self._path}: {error.strerror or error}") from error
+        self.cells[cell] = entry
         return self.cells[cell]
 
     def close(self) -> None:
-        """The run is over and its result written: nothing to go on with."""
+        """The run is over and its result written, or nothing was measured: there is nothing to go on with."""
         self._path.unlink(missing_ok=True)
 
     def _lines(self) -> list[str]:
         try:
             return self._path.read_text(encoding="utf-8").splitlines()
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return []
 
-    def _rewrite(self) -> None:
-        lines = [self._header, *(json.dumps(entry) for entry in self.cells.values())]
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise GlimpseError(f"cannot write {self._path}: {error.strerror or error}") from error
+
+def _line(entry: Mapping[str, Any]) -> str:
+    return json.dumps([entry, _checksum(entry)])
+
+
+def _checksum(entry: object) -> int:
+    return zlib.crc32(json.dumps(entry).encode())
+
+
+def _append(path: Path, line: str) -> None:
+    """All of the line or nothing: behind half of one, later lines would be lost."""
+    size = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError:
+        with suppress(OSError):
+            os.truncate(path, size)
+        raise

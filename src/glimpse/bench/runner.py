@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from glimpse.bench import environment
+from glimpse.bench.folder import alone_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.report import reasons, shown
 from glimpse.bench.results import Result, Table, Target, write_result
@@ -119,13 +120,18 @@ class Bench:
         print(f"{shown(result)}\n\n{path}", flush=True)
         return path
 
+    def leave(self) -> None:
+        """Drops a journal in which nothing is."""
+        if not self._journal.cells:
+            self._journal.close()
+
 
 def main(suite: Suite, root: Path, arguments: Sequence[str] | None = None) -> int:
     """Runs a suite from the command line; the exit code. A target that falls short is a result, not an error."""
     options = _options(suite, root, arguments)
     try:
-        bench = Bench(suite, root, options)
-        bench.finish(suite.body(bench))
+        with alone_in(options.out):
+            _run(suite, root, options)
     except KeyboardInterrupt:
         print(f"{suite.name}: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
@@ -133,6 +139,14 @@ def main(suite: Suite, root: Path, arguments: Sequence[str] | None = None) -> in
         print(f"{suite.name}: {'left out: ' if error.exit_code == 0 else ''}{error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _run(suite: Suite, root: Path, options: argparse.Namespace) -> None:
+    bench = Bench(suite, root, options)
+    try:
+        bench.finish(suite.body(bench))
+    finally:
+        bench.leave()
 
 
 def _options(suite: Suite, root: Path, arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -50,7 +50,8 @@ def suite_of(name: str, measuring: Measures, cells: GridOptions, output: OutputO
     from glimpse.bench.decode.suite import Suite
 
     say = (lambda line: None) if output.quiet else complain
-    return Suite(name, measuring, Path(cells.out), cells.seconds, cells.commit, cells.fresh, output.debug, say, **more)
+    out, debug = Path(cells.out), output.debug
+    return Suite(name, measuring, out, cells.seconds, cells.commit, cells.fresh, debug, say, complain, **more)
 
 
 def run_suite(
@@ -61,7 +62,8 @@ def run_suite(
     try:
         suite.run(asked)
     except KeyboardInterrupt:
-        complain(f"interrupted; finished cells are kept in {suite.out}, and the same command goes on from there")
+        kept = f"finished cells are kept in {suite.out}, and the same command goes on from there"
+        complain(f"interrupted; {kept if suite.result else 'nothing was measured yet'}")
         code = INTERRUPTED
     _show(suite, output, stdout, figures)
     return code or (FAILED if suite.failed else DONE)

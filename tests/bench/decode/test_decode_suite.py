@@ -16,9 +16,10 @@ from glimpse.bench.decode.shape import parse_cell
 from glimpse.bench.decode.suite import Suite
 from glimpse.bench.decode.targets import targets
 from glimpse.bench.floors import Machine
+from glimpse.bench.folder import alone_in
 from glimpse.bench.report import shown
 from glimpse.bench.results import read_result
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, GlimpseError
 
 HASH = "ab" * 20
 
@@ -64,7 +65,7 @@ def suite(tmp_path):
     Measured.raises, Measured.asked = {}, []
     lines = []
     measuring = Measured(Models(torch.float32, torch.device("cpu")), Text(), Machine(1e10, 1e10), Effort())
-    made = Suite("decode", measuring, tmp_path, commit=HASH, say=lines.append)
+    made = Suite("decode", measuring, tmp_path, commit=HASH, say=lines.append, complain=lines.append)
     return made, lines, tmp_path / "cpu-decode.json"
 
 
@@ -98,13 +99,57 @@ def test_an_interrupted_run_keeps_what_is_there_and_goes_on(suite):
     assert Measured.asked == [1, 64, 3]  # it had ended: nothing to go on with
 
 
-def test_no_cell_begins_after_its_time(suite):
+def test_after_its_time_only_the_first_missing_cell_is_measured(suite):
     made, lines, path = suite
     made.seconds = -1.0
     made.run(CELLS)
-    assert made.result is None
-    assert not path.exists()
-    assert lines == ["no time left for demo 8000x1, demo 8000x64, demo 8000x3; the same command goes on from here"]
+    assert len(read_result(path).runs) == 1
+    assert lines[-1] == "no time left for demo 8000x64, demo 8000x3; the same command goes on from here"
+    made.run(CELLS)
+    assert Measured.asked == [1, 64]
+
+
+def test_an_interruption_after_a_cell_was_kept_loses_nothing(suite, monkeypatch):
+    made, _, path = suite
+    made.say = _interrupts
+    with pytest.raises(KeyboardInterrupt):
+        made.run(CELLS)
+    assert [run["name"] for run in read_result(path).runs] == ["demo 8000x1"]
+    assert made.result is not None
+
+
+def _interrupts(line):
+    if "measured" in line:
+        raise KeyboardInterrupt
+
+
+def test_where_nothing_was_measured_nothing_is_left(suite):
+    made, _, path = suite
+    Measured.raises = dict.fromkeys((1, 64, 3), ArgumentError("no room"))
+    made.run(CELLS)
+    assert not list(path.parent.iterdir())
+
+
+def test_a_result_that_cannot_be_written_keeps_the_journal(suite, monkeypatch):
+    made, _, path = suite
+    with monkeypatch.context() as patched:
+        patched.setattr("glimpse.bench.decode.suite.write_result", _full)
+        with pytest.raises(GlimpseError, match="full"):
+            made.run(CELLS[:1])
+    made.run(CELLS[:1])
+    assert Measured.asked == [1]
+    assert len(read_result(path).runs) == 1
+
+
+def _full(*_):
+    raise GlimpseError("full")
+
+
+def test_another_run_in_the_same_folder_is_refused(suite):
+    made, _, path = suite
+    with alone_in(path.parent), pytest.raises(GlimpseError, match="in use by another run"):
+        made.run(CELLS)
+    assert not Measured.asked
 
 
 def test_targets_of_a_filled_cell():

@@ -19,7 +19,8 @@ from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.tables import tables
 from glimpse.bench.decode.targets import targets
 from glimpse.bench.floors import Machine
-from glimpse.bench.journal import Journal
+from glimpse.bench.folder import alone_in
+from glimpse.bench.journal import Journal, JournalError
 from glimpse.bench.report import reasons
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.errors import GlimpseError
@@ -62,6 +63,9 @@ class Suite:
     fresh: bool = False
     debug: bool = False
     say: Say = print
+    """Hears how far it is."""
+    complain: Say = print
+    """Hears of every cell that failed."""
     tables: Callable[[Cells], list[Table]] = tables
     targets: Callable[[Cells], list[Target]] = targets
     result: Result | None = None
@@ -74,38 +78,54 @@ class Suite:
         return list(self._failed)
 
     def run(self, cells: Sequence[CellShape]) -> None:
-        """Measures the cells that an interrupted run has not.
+        """Measures the cells that an interrupted run has not; the first of them whatever time there is.
 
         A cell that fails is named, and the rest goes on. KeyboardInterrupt passes through; all finished cells are in
-        the journal and in the result file by then.
+        the journal and in the result file by then. Raises GlimpseError where another run writes into the same folder,
+        or where nothing can be written there.
         """
-        begun, journal, left = time.perf_counter(), self._journal(), list[str]()
+        with alone_in(self.out):
+            journal, done = self._journal(), False
+            try:
+                left = self._all(cells, journal)
+                done = not (left or self._failed)
+            except KeyboardInterrupt:
+                self._write(cells, journal)
+                raise
+            finally:
+                if done or not journal.cells:
+                    journal.close()
+        if left:
+            self.say(f"no time left for {', '.join(left)}; the same command goes on from here")
+
+    def _all(self, cells: Sequence[CellShape], journal: Journal) -> list[str]:
+        """Goes through the cells; the names of those that there was no time for."""
+        begun, left, tried = time.perf_counter(), list[str](), False
         for shape in cells:
             if shape.key in journal.cells:
                 self.say(f"{shape.name}: kept from an earlier run")
-            elif self.seconds is not None and time.perf_counter() - begun > self.seconds:
+            elif tried and self.seconds is not None and time.perf_counter() - begun > self.seconds:
                 left.append(shape.name)
                 continue
             else:
+                tried = True
                 self._measure(shape, journal)
-            self._write([journal.cells[own.key] for own in cells if own.key in journal.cells])
-        if left:
-            self.say(f"no time left for {', '.join(left)}; the same command goes on from here")
-        elif not self._failed:
-            journal.close()
+            self._write(cells, journal)
+        return left
 
     def _measure(self, shape: CellShape, journal: Journal) -> None:
         begun = time.perf_counter()
         try:
             found = self.measuring.cell(shape, lambda line: self._progress(shape, line, begun))
-            found["machine"] = asdict(self.measuring.machine)
-            journal.add(shape.key, found)
+            journal.add(shape.key, found | {"machine": asdict(self.measuring.machine)})
             self.say(f"{shape.name} measured in {time.perf_counter() - begun:.0f} s")
+        except JournalError:
+            raise
         except Exception as error:
             if self.debug:
                 traceback.print_exc()
             self._failed[shape.name] = _line(error)
-            self.say(f"{shape.name} failed: {self._failed[shape.name]}")
+            self.complain(f"{shape.name} failed: {self._failed[shape.name]}")
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -113,8 +133,9 @@ class Suite:
     def _progress(self, shape: CellShape, line: str, begun: float) -> None:
         self.say(f"{shape.name}, {time.perf_counter() - begun:.0f} s: {line}")
 
-    def _write(self, cells: list[dict[str, Any]]) -> None:
+    def _write(self, asked: Sequence[CellShape], journal: Journal) -> None:
         """The result file as it stands."""
+        cells = [journal.cells[shape.key] for shape in asked if shape.key in journal.cells]
         if not cells:
             return
         root = environment.source_root()
