@@ -93,5 +93,5 @@ def test_a_folder_belongs_to_one_run(tmp_path):
 
 def test_a_folder_that_is_none(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(GlimpseError, match="cannot write into .*file"), alone_in(tmp_path / "file"):
+    with pytest.raises(GlimpseError, match=r"cannot write into .*file"), alone_in(tmp_path / "file"):
         pass

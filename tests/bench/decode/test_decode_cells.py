@@ -19,7 +19,7 @@ from glimpse.bench.decode.shape import parse_cell
 from glimpse.bench.decode.tables import tables
 from glimpse.bench.floors import Machine
 from glimpse.bench.grow import SHAPES, GrownShape
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
 from glimpse.planning.models import DEMO_SPEC
 
@@ -161,3 +161,11 @@ def test_text_too_short_is_named(llm, tmp_path):
         Text(folder=tmp_path / "none").prompts(llm.tokenizer, 96, 1)
     with pytest.raises(ArgumentError, match=r"no \.npz file of token ids"):
         Text(ids=tmp_path / "a.txt").prompts(llm.tokenizer, 96, 1)
+
+
+def test_weights_that_do_not_fit_are_refused_before_they_are_made(folder, monkeypatch):
+    monkeypatch.setattr("glimpse.engine.memory.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**21}.get)
+    monkeypatch.setattr("glimpse.bench.decode.models.grow", None)
+    models = Models(torch.float32, torch.device("cpu"))
+    with pytest.raises(GlimpseError, match=r"the weights \(29.9 GiB\) do not fit: this machine has 8.0 GiB"):
+        models.open(parse_cell(f"{folder}@llama-3.1-8b:64x1:2", "demo", [2]), 128)

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from glimpse.bench.decode.shape import CellShape
-from glimpse.bench.grow import cost_label, grow
+from glimpse.bench.decode.shape import LEAST_CONTEXT, CellShape
+from glimpse.bench.grow import cost_label, grow, shape_named
+from glimpse.bench.grow_plan import twin_spec
 from glimpse.bench.grow_source import OpenedSource, open_source
+from glimpse.engine.loaded import demand_of
 from glimpse.model import resolve_model
 from glimpse.model.build import build_decoder
 from glimpse.model.checkpoint import Checkpoint
@@ -42,7 +44,10 @@ class Models:
     _held: dict[tuple[str, int], Checkpoint] = field(default_factory=dict)
 
     def open(self, cell: CellShape, length: int) -> Checkpoint:
-        """The checkpoint of a cell whose rows grow to `length` tokens; its name says what was done to it."""
+        """The checkpoint of a cell whose rows grow to `length` tokens; its name says what was done to it.
+
+        Raises GlimpseError, before anything is allocated, for weights that do not fit the memory.
+        """
         opened = self._source(cell.source)
         key = (cell.model, stretched(opened.spec, length).context_length)
         if key not in self._held:
@@ -62,9 +67,14 @@ class Models:
         spec, name = stretched(opened.spec, length), opened.name
         if spec is not opened.spec:
             name += f", rotary base raised from {opened.spec.rope.theta:g} to {spec.rope.theta:g}"
+        self._refuse_weights(twin_spec(spec, shape_named(cell.twin)) if cell.twin else spec)
         if cell.twin:
             decoder = grow(spec, opened.weights, cell.twin, dtype=self.dtype, device=self.device)
             name += f", {cost_label(opened.spec, decoder.spec)}"
         else:
             decoder = build_decoder(spec, opened.weights, dtype=self.dtype, device=self.device)
         return Checkpoint(name, decoder, opened.tokenizer, opened.generation_defaults)
+
+    def _refuse_weights(self, spec: DecoderSpec) -> None:
+        """Raises GlimpseError where the weights and a little context do not fit; a cell's cache is its own concern."""
+        demand_of(spec, self.dtype, self.device, min(LEAST_CONTEXT, spec.context_length), 1, loaded=False).check()

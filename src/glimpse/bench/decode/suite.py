@@ -23,6 +23,7 @@ from glimpse.bench.folder import alone_in
 from glimpse.bench.journal import Journal, JournalError
 from glimpse.bench.report import reasons
 from glimpse.bench.results import Result, Table, Target, write_result
+from glimpse.engine.memory import within_memory
 from glimpse.errors import GlimpseError
 
 Cells = Sequence[dict[str, Any]]
@@ -116,7 +117,11 @@ class Suite:
     def _measure(self, shape: CellShape, journal: Journal) -> None:
         begun = time.perf_counter()
         try:
-            found = self.measuring.cell(shape, lambda line: self._progress(shape, line, begun))
+            found = within_memory(
+                lambda: self.measuring.cell(shape, lambda line: self._progress(shape, line, begun)),
+                self.measuring.models.device,
+                "a shorter context, fewer rows or a smaller model may fit",
+            )
             journal.add(shape.key, found | {"machine": asdict(self.measuring.machine)})
             self.say(f"{shape.name} measured in {time.perf_counter() - begun:.0f} s")
         except JournalError:
