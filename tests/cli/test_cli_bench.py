@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from functools import partial
 
+import numpy as np
 import pytest
+import torch
 from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench.decode import measure
 from glimpse.bench.fleet import effort
-from glimpse.cli import app
+from glimpse.cli import app, bench_options
+from glimpse.engine import place
 from glimpse.errors import GlimpseError
 from glimpse.planning import roofs
 
@@ -166,8 +169,16 @@ def test_a_timeline(capsys, model, tmp_path):
         ("decode --drafter none", "drafter 'none' drafts nothing"),
         ("decode --pairs 0", "--pairs 0: at least 1 is needed"),
         ("decode --budget 0", "--budget 0: a draft must read at least 1 position"),
-        ("steps --device abacus", "unknown device 'abacus'; known: auto, cpu, cuda"),
-        ("steps --dtype int3", "unknown dtype 'int3'; known: float32, bfloat16, float16"),
+        ("steps --device abacus", "unknown device 'abacus'; known: auto, cpu, cuda, cuda:0, cuda:1, ..."),
+        ("steps --device cuda:x", "unknown device 'cuda:x'; known: auto, cpu, cuda, cuda:0"),
+        ("steps --device cuda:3", "device 'cuda:3' cannot be used: made up; use auto or cpu"),
+        ("steps --dtype int3", "unknown dtype 'int3'; known: auto, float32, bfloat16, float16"),
+        ("steps --model=", "--model '' names no model"),
+        ("steps -m ~nobodys_home/model", "model '~nobodys_home/model' cannot be looked up"),
+        ("decode --drafter lookup --budget 100", "--budget 100 means nothing to drafter 'lookup'"),
+        ("timeline --drafter lookup --budget 100", "--budget 100 means nothing to drafter 'lookup'"),
+        ("timeline --drafter auto --pacer fleet", "pacer 'fleet' does not go with drafter 'auto'"),
+        ("decode --drafter auto", "drafter 'auto' chooses its lengths itself"),
         ("steps --text nowhere", "--text 'nowhere' is no folder"),
         ("steps --ids nowhere", "--ids 'nowhere' is no file"),
         ("steps --commit abc", "commit 'abc' is not 40 hexadecimal digits"),
@@ -183,8 +194,71 @@ def test_a_timeline(capsys, model, tmp_path):
         ("timeline --drafter hasty", "unknown name 'hasty'"),
     ],
 )
-def test_wrong_arguments(capsys, argv, words):
+def test_wrong_arguments(capsys, argv, words, monkeypatch):
+    monkeypatch.setattr(place, "trouble_of", lambda index: "made up")
     code, out, err = _run(capsys, *argv.split())
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.fixture
+def ids(tmp_path):
+    """ids(array) -> an .npz file of it."""
+
+    def write(array):
+        np.savez(tmp_path / "ids.npz", text=array)
+        return str(tmp_path / "ids.npz")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.array([1.0, np.nan]), "holds numbers of type float64; token ids are whole numbers"),
+        (np.array([True, False]), "holds numbers of type bool"),
+        (np.array([3, -7, 5]), "holds ids down to -7; token ids are 0 or more"),
+        (np.arange(70), "ids.npz has 70 tokens of text; a prompt of 80 needs a longer one"),
+    ],
+)
+def test_wrong_ids_are_found_before_a_model_is_opened(capsys, ids, model, array, words, monkeypatch):
+    monkeypatch.setattr(measure.Measuring, "cell", None)
+    code, out, err = _run(capsys, "steps", f"{model}:80x1", f"{model}:99x1", "--ids", ids(array))
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_corrupt_file_of_ids_is_one_line(capsys, tmp_path, model):
+    path = tmp_path / "ids.npz"
+    np.savez_compressed(path, text=np.arange(3000) % 7)
+    content = bytearray(path.read_bytes())
+    content[60:90] = b"\xff" * 30
+    path.write_bytes(content)
+    code, out, err = _run(capsys, "steps", f"{model}:80x1", "--ids", str(path))
+    assert (code, out) == (2, "")
+    assert "is no .npz file of token ids" in err
+
+
+def test_wrong_text_is_found_before_a_model_is_opened(capsys, tmp_path, model, ids):
+    code, _, err = _run(capsys, "steps", f"{model}:80x1", "--text", str(tmp_path))
+    assert (code, err.split(";")[0]) == (2, f"glimpse: no text (*.txt) in {tmp_path}")
+    (tmp_path / "a.txt").write_text("short")
+    code, _, err = _run(capsys, "steps", f"{model}:80x1", "--text", str(tmp_path))
+    assert code == 2
+    assert "has fewer bytes of text than a prompt of 80 has tokens" in err
+    code, _, err = _run(capsys, "steps", f"{model}:80x1", "--text", str(tmp_path), "--ids", ids(np.arange(90)))
+    assert (code, err) == (2, "glimpse: --ids are read instead of text: leave out --text, or --ids\n")
+
+
+def test_a_gpu_that_cannot_be_used_is_worth_a_line(capsys, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(place, "trouble_of", lambda index: "made up")
+    monkeypatch.setattr(place, "has_gpu", lambda: True)
+    code, _, err = _run(capsys, "steps", f"{model}:80x1:2", "--out", str(tmp_path), "-q")
+    assert (code, err) == (0, "glimpse: running on the CPU: the GPU cannot be used: made up\n")
+
+
+def test_the_gpu_of_a_number_is_taken(monkeypatch):
+    monkeypatch.setattr(place, "trouble_of", lambda index: None)
+    found, dtype = bench_options.where(bench_options.GridOptions(device="cuda:2"))
+    assert (found.device, dtype) == (torch.device("cuda", 2), torch.bfloat16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from glimpse.cli.bench_options import (
     GridOptions,
     PairOptions,
     Usual,
+    refuse_budget,
     seconds_of,
     shapes,
     temperatures,
@@ -29,6 +31,8 @@ from glimpse.cli.options import OutputOptions
 from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
+    import torch
+
     from glimpse.bench.decode.effort import Effort
     from glimpse.bench.decode.measure import Measuring
     from glimpse.bench.decode.shape import CellShape
@@ -82,9 +86,10 @@ command(bench, "report", report, (ReportOptions, OutputOptions))
 
 def _measure(name: str, cells: CellOptions, pairs: PairOptions | None, output: OutputOptions) -> int:
     with jsonout.kept_clean(output.json) as stdout:
-        device, _ = where(cells)
+        device = where(cells)[0].device
+        _refuse_drafter(cells.drafter, device)
         asked = shapes(cells, device, _kind())
-        suite = suite_of(name, _measuring(cells, pairs), cells, output)
+        suite = suite_of(name, _measuring(cells, pairs, asked), cells, output)
         return run_suite(suite, asked, output, stdout)
 
 
@@ -94,16 +99,30 @@ def _kind() -> CellKind[CellShape]:
     return CellKind(parse_cell, Usual(1000, (1,), (4,)), Usual(8000, (1, 64), (4, 8)), (4, 8), in_step=True)
 
 
-def _measuring(cells: CellOptions, pairs: PairOptions | None) -> Measuring:
+def _refuse_drafter(name: str, device: torch.device) -> None:
+    """Raises ArgumentError for a drafter that cannot draft so many tokens as it is told, or not on this device."""
+    from glimpse.drafting import DRAFTERS
+
+    offered = DRAFTERS.get(name)
+    if not offered.drafts:
+        raise ArgumentError(f"drafter {name!r} drafts nothing: plain decoding is measured beside any other")
+    if getattr(offered, "paced_by", None) not in (None, "fixed"):
+        raise ArgumentError(
+            f"drafter {name!r} chooses its lengths itself, and here every length is given: use another, or measure it "
+            "by glimpse compare"
+        )
+    if device.type == "cuda" and name != "sparse":
+        raise ArgumentError(f"drafter {name!r} does not run here on a GPU yet: use sparse, or --device cpu")
+
+
+def _measuring(cells: CellOptions, pairs: PairOptions | None, asked: Sequence[CellShape]) -> Measuring:
     """All options checked, then the machine measured."""
     from glimpse.bench.decode.measure import Measuring
     from glimpse.bench.decode.models import Models
     from glimpse.bench.floors import measure_machine
-    from glimpse.drafting import DRAFTERS
 
-    if not DRAFTERS.get(cells.drafter).drafts:
-        raise ArgumentError(f"drafter {cells.drafter!r} drafts nothing: plain decoding is measured beside any other")
-    laws, effort, text = temperatures(pairs.temperature) if pairs else (), _effort(pairs), text_of(cells)
+    refuse_budget(cells, cells.drafter)
+    laws, effort, text = temperatures(pairs.temperature) if pairs else (), _effort(pairs), text_of(cells, asked)
     device, dtype = machine_for(cells)
     machine = measure_machine(device, dtype)
     return Measuring(Models(dtype, device), text, machine, effort, cells.budget or 512, cells.drafter, laws)

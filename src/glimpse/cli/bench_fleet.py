@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,9 +88,8 @@ def _measure(
     from glimpse.bench.fleet.targets import targets
 
     with jsonout.kept_clean(output.json) as stdout:
-        device, _ = where(cells)
-        asked = shapes(cells, device, kind)
-        measuring = _measuring(cells, turns, arms)
+        asked = shapes(cells, where(cells)[0].device, kind)
+        measuring = _measuring(cells, turns, arms, asked)
         measuring.expect(asked)
         suite = suite_of(name, measuring, cells, output, tables=tables, targets=targets)
         try:
@@ -98,7 +98,9 @@ def _measure(
             measuring.close()
 
 
-def _measuring(cells: GridOptions, turns: TurnOptions, arms: list[str] | None) -> FleetMeasuring:
+def _measuring(
+    cells: GridOptions, turns: TurnOptions, arms: list[str] | None, asked: Sequence[FleetShape]
+) -> FleetMeasuring:
     """All options checked, then the machine measured."""
     from glimpse.bench.decode.models import Models
     from glimpse.bench.fleet.arms import arms_named
@@ -107,7 +109,7 @@ def _measuring(cells: GridOptions, turns: TurnOptions, arms: list[str] | None) -
 
     named = None if arms is None else arms_named(arms)
     law = 0.7 if turns.temperature is None else temperatures(f"{turns.temperature:g}")[0]
-    effort, text = _effort(turns), text_of(cells)
+    effort, text = _effort(turns), text_of(cells, asked)
     device, dtype = machine_for(cells)
     machine = measure_machine(device, dtype)
     return FleetMeasuring(Models(dtype, device), text, machine, effort, cells.budget or 512, law, named)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from glimpse.bench.decode.prompts import Text
     from glimpse.bench.decode.shape import CellShape
+    from glimpse.engine.place import Place
 
 _CELLS, _WHERE, _RUN = "Cells", "Where and on what text", "Run"
 Number = TypeVar("Number", int, float)
@@ -85,7 +86,7 @@ class GridOptions:
         option(_WHERE, "A folder of .txt files. Default: ../shared/data, else what Python's help() shows.", "--text"),
     ] = None
     ids: Annotated[str | None, option(_WHERE, "An .npz file of token ids instead of text.", "--ids")] = None
-    device: Annotated[str, option(_WHERE, "auto, cpu or cuda. Default: auto.", "--device")] = "auto"
+    device: Annotated[str, option(_WHERE, "auto, cpu, cuda or cuda:N. Default: auto.", "--device")] = "auto"
     dtype: Annotated[
         str | None, option(_WHERE, "float32, bfloat16 or float16. Default: bfloat16 on a GPU.", "--dtype")
     ] = None
@@ -127,6 +128,8 @@ def shapes(options: GridOptions, device: torch.device, kind: CellKind[Shape]) ->
     from glimpse.bench.decode.host import refuse_rows
     from glimpse.model import resolve_model
 
+    if options.model == "":
+        raise ArgumentError("--model '' names no model; give demo, a folder or a GGUF file, or leave it out")
     if options.cells and (options.context or options.batch):
         raise ArgumentError("name cells, or a grid by --context and --batch, not both")
     usual = kind.gpu if device.type == "cuda" else kind.cpu
@@ -182,36 +185,51 @@ def temperatures(text: str | None) -> tuple[float, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def where(options: GridOptions) -> tuple[torch.device, torch.dtype]:
-    """Device and dtype. Raises ArgumentError for one that is unknown or not here."""
-    import torch
+def where(options: GridOptions) -> tuple[Place, torch.dtype]:
+    """Device and dtype, as `LLM` chooses them. Raises ArgumentError for one that is unknown or not here."""
+    from glimpse.engine.machine import MachineOptions
+    from glimpse.engine.place import place
 
-    from glimpse.attention.triton import available
-
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    usable = torch.cuda.is_available() and available()
-    if options.device not in ("auto", "cpu", "cuda"):
-        raise ArgumentError(f"unknown device {options.device!r}; known: auto, cpu, cuda")
-    if options.device == "cuda" and not usable:
-        raise ArgumentError("device 'cuda': no GPU that PyTorch and Triton can use; leave it out, or take cpu")
-    if options.dtype is not None and options.dtype not in dtypes:
-        raise ArgumentError(f"unknown dtype {options.dtype!r}; known: {', '.join(dtypes)}")
-    cuda = usable and options.device != "cpu"
-    name = options.dtype or ("bfloat16" if cuda else "float32")
-    return torch.device("cuda" if cuda else "cpu"), dtypes[name]
+    machine = MachineOptions(
+        dtype=options.dtype or "auto", device=options.device, max_context=None, max_batch_size=1,
+        threads=options.threads, seed=None,
+    )  # fmt: skip
+    found = place(machine.device)
+    return found, machine.dtype_on(found.device)
 
 
-def text_of(options: GridOptions) -> Text:
-    """Where prompts come from. Raises ArgumentError for a folder or file that is not there."""
+def text_of(options: GridOptions, asked: Sequence[CellShape]) -> Text:
+    """Where prompts come from. Raises ArgumentError for a folder or file that is not there or has none for any cell."""
     from pathlib import Path
 
     from glimpse.bench.decode.prompts import Text, shared_folder
 
+    if options.ids is not None and options.text is not None:
+        raise ArgumentError("--ids are read instead of text: leave out --text, or --ids")
     if options.ids is not None:
-        return Text(ids=_there("--ids", Path(options.ids), Path.is_file, "file"))
-    if options.text is not None:
-        return Text(folder=_there("--text", Path(options.text), Path.is_dir, "folder"))
-    return Text(folder=shared_folder())
+        text = Text(ids=_there("--ids", Path(options.ids), Path.is_file, "file"))
+    elif options.text is not None:
+        text = Text(folder=_there("--text", Path(options.text), Path.is_dir, "folder"))
+    else:
+        text = Text(folder=shared_folder())
+    text.check(min(shape.context for shape in asked))
+    return text
+
+
+def refuse_budget(options: GridOptions, drafter: str) -> None:
+    """Raises ArgumentError for a budget that the drafter asked for would never read."""
+    if options.budget is not None and not reads_cache(drafter):
+        raise ArgumentError(
+            f"--budget {options.budget} means nothing to drafter {drafter!r}, which reads no cache; leave it out"
+        )
+
+
+def reads_cache(drafter: str) -> bool:
+    """Whether a drafter may draft by forwards over some of the cache. Raises ArgumentError for one that nobody offers."""
+    from glimpse.drafting import DRAFTERS
+
+    offered = DRAFTERS.get(drafter)
+    return bool(offered.needs_forward or getattr(offered, "recalls", False))
 
 
 def _there(name: str, path: Path, check: Callable[[Path], bool], kind: str) -> Path:

@@ -30,17 +30,19 @@ def machine_for(cells: GridOptions) -> tuple[torch.device, torch.dtype]:
     import torch
 
     from glimpse.bench.environment import known_commit, source_root
-    from glimpse.engine.machine import refuse_threads
 
     if cells.budget is not None and cells.budget < 1:
         raise ArgumentError(f"--budget {cells.budget}: a draft must read at least 1 position")
-    refuse_threads(cells.threads)
-    found = where(cells)
+    found, dtype = where(cells)
     known_commit(source_root(), cells.commit)
     seconds_of("--seconds", cells.seconds)
     if cells.threads is not None:
         torch.set_num_threads(cells.threads)
-    return found
+    if found.warn:
+        complain(f"running on the CPU: {found.reason}")
+    if found.device.type == "cuda":
+        torch.cuda.set_device(found.device)  # What is measured beside the model is measured there too.
+    return found.device, dtype
 
 
 def suite_of(name: str, measuring: Measures, cells: GridOptions, output: OutputOptions, **more: Any) -> Suite:

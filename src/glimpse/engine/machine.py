@@ -66,11 +66,5 @@ def _size(name: str, value: Any) -> int:
     return size
 
 
-def refuse_threads(threads: int | None) -> None:
-    """Raises ArgumentError for a number of CPU threads that is out of range; None is PyTorch's choice."""
-    if threads is not None:
-        _threads()("threads", threads)
-
-
 def _threads() -> Integer:
     return Integer(1, _THREADS_A_PROCESSOR * (os.cpu_count() or 1))

@@ -163,6 +163,14 @@ def test_text_too_short_is_named(llm, tmp_path):
         Text(ids=tmp_path / "a.txt").prompts(llm.tokenizer, 96, 1)
 
 
+@pytest.mark.parametrize("longest", [20, 64])
+def test_the_longest_drafts_have_room(folder, longest):
+    measuring = Measuring(
+        Models(torch.float32, torch.device("cpu")), Text(), Machine(1e10, 1e10), Effort(1, 2, 1, 1), 24, "lookup", ()
+    )
+    assert measuring.cell(parse_cell(f"{folder}:400x1:{longest}", "demo", [2]), print)["steps"]["plain"]
+
+
 def test_weights_that_do_not_fit_are_refused_before_they_are_made(folder, monkeypatch):
     monkeypatch.setattr("glimpse.engine.memory.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**21}.get)
     monkeypatch.setattr("glimpse.bench.decode.models.grow", None)

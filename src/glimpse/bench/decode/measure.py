@@ -20,7 +20,7 @@ from glimpse.bench.floors import Floors, Machine
 from glimpse.model.checkpoint import Checkpoint
 
 _SPARE = 64
-"""Positions that a cell may need beyond prompt and output, for the checkpoint's context to hold."""
+"""Positions that a cell may need beyond prompt and output, for the checkpoint's context to hold; see `_spare`."""
 _STEPS_AT = 0.7
 """Steps are timed while sampling, the dearer law."""
 _JUDGED_ROWS = 64
@@ -53,10 +53,10 @@ class Measuring:
     def cell(self, shape: CellShape, say: Say) -> dict[str, Any]:
         """Everything about one cell, as it goes into the result file; `say` hears how far it is."""
         drafts = sorted(set(shape.drafts))
-        room = self.effort.room(drafts)
-        checkpoint = self.models.open(shape, shape.context + room + _SPARE)
+        room, longest = self.effort.room(drafts), max(EIGHT, *drafts)
+        checkpoint = self.models.open(shape, shape.context + room + _spare(longest))
         prompts = self.text.prompts(checkpoint.tokenizer, shape.context, shape.rows)
-        cell = open_cell(checkpoint, prompts, self.budget, room, max(EIGHT, *drafts), self.drafter)
+        cell = open_cell(checkpoint, prompts, self.budget, room, longest, self.drafter)
         try:
             # The engine has a mode of its own for every step.
             with torch.inference_mode(self.models.device.type == "cuda"):
@@ -95,6 +95,11 @@ class Measuring:
         from glimpse.bench.decode.on_device.forced import ForcedBatch
 
         return {"ties": judge(ForcedBatch(batch, vocab), drafts, temperature, move=MOVES.get(cell.dtype))}
+
+
+def _spare(longest: int) -> int:
+    """For drafts up to `longest`: an `EngineCell` takes 40 + longest, a `DeviceCell` 10 + 2 longest."""
+    return max(_SPARE, 2 * longest + 24)
 
 
 def open_cell(

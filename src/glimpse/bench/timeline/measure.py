@@ -18,7 +18,7 @@ from glimpse.bench.results import Result, Table, Target, write_whole
 from glimpse.bench.timeline.draw import LEGEND, timeline
 from glimpse.bench.timeline.lanes import IDLE, LETTERS, Lane, lanes_of
 from glimpse.bench.timeline.record import Traffic, record
-from glimpse.engine.build import build_engine, refuse_unused
+from glimpse.engine.build import build_engine
 from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
 
@@ -45,7 +45,6 @@ class TimelineMeasuring:
         """The lanes of one batch."""
         checkpoint = self.models.open(shape, shape.context + self.traffic.most)
         prompts = self.text.prompts(checkpoint.tokenizer, shape.context, shape.rows)
-        refuse_unused(self.options)
         loaded = load(checkpoint, shape.context + self.traffic.most, shape.rows)
         engine = build_engine(loaded, self.options)
         if self.models.device.type == "cuda":
