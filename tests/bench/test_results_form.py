@@ -74,6 +74,9 @@ def broken(change):
         (lambda v: v["targets"][1].pop("note"), "has no note"),
         (lambda v: v["targets"][0].update(target="fast"), "is not '>= N'"),
         (lambda v: v["tables"][0]["rows"].append(["1"]), "not one cell a column"),
+        (lambda v: v["tables"][0]["rows"].append(["1", 2]), "table 'Title': 2 is a int, not a string"),
+        (lambda v: v["tables"][0].update(columns=["a", None]), "table 'Title': None is a NoneType, not a string"),
+        (lambda v: v["targets"][0].update(value=10**400), "target 'speedup': its value is a number of 401 digits"),
         (lambda v: v.update(dirty="no"), "'dirty' is a str"),
     ],
 )

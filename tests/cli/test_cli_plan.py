@@ -55,6 +55,11 @@ def test_plan_says_where_its_figures_are_floors(capsys):
         ("plan", "--device is missing: one of h200, "),
         ("plan --device abacus", "unknown device 'abacus'; known: h200, "),
         ("plan --device h200 --batch 0", "batch must be at least 1, not 0"),
+        ("plan --device h200 --batch 2000000000000", "batch must be at most 1,099,511,627,776, not 2000000000000"),
+        ("plan --device h200 --context 1" + "0" * 400, "context must be at most 1,099,511,627,776, not 1000"),
+        ("plan --device ~nobodys_home", "unknown device '~nobodys_home'; known: h200, "),
+        ("plan --device h200 -m ~nobodys_home", "model '~nobodys_home' cannot be looked up: Could not determine home"),
+        ("plan --device " + "x" * 300, "unknown device 'xxx"),
         ("plan --device h200 --context many", "'many' is not a whole number"),
         ("plan --device h200 --acceptance 1.5", "acceptance 1.5 is not a probability"),
         ("plan --device h200 --budget 2", "budget 2.0 is not a share of the context"),
@@ -63,6 +68,10 @@ def test_plan_says_where_its_figures_are_floors(capsys):
         ("calibrate --seconds 0", "--seconds must be more than 0"),
         ("calibrate --seconds nan", "--seconds must be more than 0"),
         ("calibrate --max-batch 0", "max_batch_size must be a whole number >= 1, not 0"),
+        ("calibrate --max-batch 8 --device cpu", "--max-batch 8 is for a GPU: on a CPU one request is measured"),
+        ("calibrate --device cuda:x", "unknown device 'cuda:x'; known: auto, cpu, cuda, cuda:0"),
+        ("calibrate --device abacus", "unknown device 'abacus'"),
+        ("calibrate --dtype int3", "unknown dtype 'int3'"),
         ("calibrate -m nowhere", "no such model: nowhere"),
     ],
 )
@@ -86,7 +95,7 @@ def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
     code, out, _ = _run(capsys, "calibrate", "-m", model, "--seconds", "1")
     assert code == 0
     assert "memory bandwidth" in out
-    assert value["file"] in out
+    assert out.splitlines()[-1] == f"FILE: {value['file']}"
     code, out, _ = _run(capsys, "plan", "-m", model, "--device", value["file"], "--json")
     planned = json.loads(out)
     assert code == 0
@@ -96,3 +105,24 @@ def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
     code, out, _ = _run(capsys, "plan", "--device", value["file"])
     assert code == 0
     assert "that calibration is of tiny in float32; its bandwidth and rate are taken" in " ".join(out.split())
+
+
+def test_what_does_not_fit_is_to_be_shrunk_first(capsys):
+    code, out, _ = _run(capsys, *"plan --context 8192 --batch 4096 --device h200".split())
+    words = " ".join(out.split())
+    assert code == 0
+    first = "first: this does not fit: shrink --batch to at most 670 or --context to at most 1,341, and ask again"
+    assert words.index(first) < words.index("use: --drafter")
+    code, out, _ = _run(capsys, *"plan --context 8192 --batch 64 --device h200".split())
+    assert "first:" not in out
+    code, out, _ = _run(capsys, *"plan --context 8192 --batch 4096 --device h200 --json".split())
+    assert json.loads(out)["advice"]["before"].startswith("this does not fit: shrink --batch")
+
+
+def test_calibrate_knows_that_it_cannot_keep_anything_before_it_measures(capsys, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr("glimpse.cli._session.session", None)
+    code, out, err = _run(capsys, "calibrate", "-m", str(tmp_path), "--device", "cpu")
+    assert (code, out) == (1, "")
+    assert "glimpse: cannot write calibrations into" in err

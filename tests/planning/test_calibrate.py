@@ -103,6 +103,14 @@ def test_costs_go_on_learning_from_where_they_start():
     assert np.isfinite(costs.coefficients).all()
 
 
+def _changed(text, **values):
+    """A calibration's text with other prices or figures."""
+    value = json.loads(text)
+    for name, number in values.items():
+        (value["seconds_per"] if name in FEATURES else value)[name] = number
+    return json.dumps(value)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -117,6 +125,9 @@ def test_costs_go_on_learning_from_where_they_start():
         (lambda text: text.replace('"bandwidth": ', f'"bandwidth": 1{"0" * 400}, "was": '), "OverflowError"),
         (lambda text: text.replace('"seconds": ', '"seconds": NaN, "was": '), "nan is not a positive number"),
         (lambda text: text.replace('"full_kv": ', '"full_kv": 1e308, "was": ', 1), "a cost of 1e+308 s"),
+        (lambda text: _changed(text, step=0, full_tokens=0, full_kv=0), "a plain step costs nothing"),
+        (lambda text: _changed(text, bandwidth=1e-320), "a bandwidth of 1e-320 a second is none that was measured"),
+        (lambda text: _changed(text, rate=1e300), "a rate of 1e+300 a second is none that was measured"),
         (lambda text: "[" * 100_000, "not readable as JSON"),
         (lambda text: text.replace('"float32"', '"float7"'), "dtype 'float7' is none of float32, bfloat16, float16"),
         (lambda text: text.replace('"float32"', "[1]"), "dtype [1] is none of"),

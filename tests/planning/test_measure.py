@@ -151,7 +151,7 @@ def test_what_is_opened_on_a_gpu_is_what_is_measured(monkeypatch):
 
 def test_on_a_cpu_sizes_are_left_to_the_model():
     assert sizes_for("demo", "cpu", "auto", None, None) == {}
-    assert sizes_for("anything", "cpu", "auto", 300, 2) == {"max_context": 300, "max_batch_size": 2}
+    assert sizes_for("anything", "cpu", "auto", 300, None) == {"max_context": 300}
 
 
 def test_features_are_what_the_made_up_gpu_has():

@@ -210,7 +210,7 @@ def parse_result(value: object) -> Result:
 def _target(entry: object) -> Target:
     _check(entry, _TARGET, "a target")
     assert isinstance(entry, dict)
-    value = math.nan if entry["value"] is None else float(entry["value"])
+    value = math.nan if entry["value"] is None else _float(entry["value"], entry["what"])
     target = Target(entry["what"], entry["target"], value, str(entry.get("note", "")))
     if target.ok != entry["ok"]:
         raise GlimpseError(f"target {target.what!r}: {value:g} {target.target} is {target.ok}, not {entry['ok']}")
@@ -224,7 +224,18 @@ def _table(entry: object) -> Table:
     assert isinstance(entry, dict)
     if any(not isinstance(row, list) or len(row) != len(entry["columns"]) for row in entry["rows"]):
         raise GlimpseError(f"table {entry['title']!r}: a row has not one cell a column ({len(entry['columns'])})")
+    words = [*entry["columns"], *(cell for row in entry["rows"] for cell in row)]
+    for word in words:
+        if not isinstance(word, str):
+            raise GlimpseError(f"table {entry['title']!r}: {word!r} is a {type(word).__name__}, not a string")
     return Table(**{name: entry[name] for name in _TABLE})
+
+
+def _float(value: float, what: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise GlimpseError(f"target {what!r}: its value is a number of {len(str(value))} digits") from None
 
 
 def _check(value: object, form: Mapping[str, Any], where: str) -> None:

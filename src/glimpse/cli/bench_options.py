@@ -225,7 +225,7 @@ def refuse_budget(options: GridOptions, drafter: str) -> None:
 
 
 def reads_cache(drafter: str) -> bool:
-    """Whether a drafter may draft by forwards over some of the cache. Raises ArgumentError for one that nobody offers."""
+    """Whether a drafter may draft by forwards over a part of the cache. Raises ArgumentError for an unknown name."""
     from glimpse.drafting import DRAFTERS
 
     offered = DRAFTERS.get(drafter)

@@ -37,7 +37,7 @@ class CalibrateOptions:
     max_context: Annotated[int | None, option(_PANEL, "Longest context to measure.", "--max-context")] = None
     max_batch: Annotated[
         int | None,
-        option(_PANEL, "Most requests at once to measure on a GPU. Default: 64, or what fits.", "--max-batch"),
+        option(_PANEL, "Most requests at once to measure; GPU only. Default: 64, or what fits.", "--max-batch"),
     ] = None
     threads: Annotated[int | None, option(_PANEL, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
     seconds: Annotated[
@@ -49,12 +49,13 @@ class CalibrateOptions:
 def calibrate(options: CalibrateOptions, output: OutputOptions) -> int:
     """Measure what plain steps, draft steps and verifications cost here, and keep it: later runs start from it."""
     with jsonout.kept_clean(output.json) as stdout, Bars(quiet=output.quiet) as bars:
-        from glimpse.pacing.calibration import write
+        from glimpse.pacing.calibration import refuse_unwritable, write
         from glimpse.planning.effort import effort_for
         from glimpse.planning.measure import calibrate as measure
 
-        seconds = _seconds(options.seconds)
-        with _session.session(_opened(options), bars) as llm:
+        seconds, opened = _seconds(options.seconds), _opened(options)
+        refuse_unwritable()
+        with _session.session(opened, bars) as llm:
             effort = effort_for(str(llm.settings["device"]), seconds, llm.loaded.slots)
             found = measure(llm.loaded, effort, lambda done, total: bars("calibrate", done, total))
         path = write(found)
@@ -96,8 +97,9 @@ def _lines(found: Calibration, path: Path) -> list[RenderableType]:
         f"fit: half of the kinds within {_median_error(found):.0%}, the worst off by {_worst_error(found):.0%}",
         _prices(found),
         f"memory bandwidth {found.bandwidth / 1e9:,.1f} GB/s · matrix products {found.rate / 1e12:,.3g} TFLOP/s",
-        f"kept in {path}",
-        "(later runs with this model start from it; glimpse plan --device FILE takes its bandwidth)",
+        "later runs with this model start from what is kept; glimpse plan --device FILE takes its prices from it, for "
+        "other models bandwidth and rate",
+        f"FILE: {path}",
     ]
 
 

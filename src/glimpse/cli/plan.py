@@ -36,7 +36,13 @@ class PlanOptions:
     ] = None
     batch: Annotated[int | None, option(_PANEL, "Requests that decode together. Default: 1.", "--batch")] = None
     device: Annotated[
-        str | None, option(_PANEL, "A known device, or the file that glimpse calibrate wrote.", "--device")
+        str | None,
+        option(
+            _PANEL,
+            "Required: a known device (h200, a100, rtx-4090, ...; ? lists them), or the file that glimpse calibrate "
+            "writes on the device itself, and names last.",
+            "--device",
+        ),
     ] = None
     acceptance: Annotated[
         list[str],
@@ -115,7 +121,8 @@ def _lines(model: str, plan: Plan, advice: Advice) -> list[RenderableType]:
     if measured is not None and not plan.measured:
         whose = f"{measured.model} in {measured.dtype}"
         lines.append(f"note: that calibration is of {whose}; its bandwidth and rate are taken, its prices are not")
-    return [*lines, _costs(plan), _speedups(plan), f"use: --drafter {advice.drafter}", advice.why]
+    before = [Text(f"first: {advice.before}", style="yellow")] if advice.before else []
+    return [*lines, _costs(plan), _speedups(plan), *before, f"use: --drafter {advice.drafter}", advice.why]
 
 
 def _costs(plan: Plan) -> Table:

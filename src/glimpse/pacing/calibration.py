@@ -12,6 +12,7 @@ import math
 import os
 import platform
 import re
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +29,10 @@ from glimpse.pacing.costs import FEATURES
 VERSION = 2
 _MOST_SECONDS = 3600.0
 """No unit of any load takes an hour; sums of costs beyond it need not be finite."""
+_LEAST_SECONDS = 1e-15
+"""A plain step that costs less than this for each of its loads was not measured; other steps are priced in it."""
+_LEAST_RATE, _MOST_RATE = 1e6, 1e18
+"""Bytes and operations a second: far from what any device does, and far from where sums of them overflow."""
 _SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "vocab_size", "tied")
 _DTYPES = ("float32", "bfloat16", "float16")
 _LOG = logging.getLogger("glimpse")
@@ -117,6 +122,17 @@ def write(calibration: Calibration) -> Path:
     return path
 
 
+def refuse_unwritable() -> None:
+    """Raises GlimpseError where no calibration could be written, before it is measured."""
+    folder = path_of("", "", "").parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise GlimpseError(f"cannot write calibrations into {folder}: {error.strerror or error}") from error
+
+
 def read(path: Path) -> Calibration:
     """The calibration in a file. Raises CalibrationError saying what is wrong with it."""
     try:
@@ -150,8 +166,9 @@ def find(model: str, spec: DecoderSpec, dtype: torch.dtype, device: torch.device
 
 def _parsed(value: dict[str, Any]) -> Calibration:
     coefficients = tuple(_positive(value["seconds_per"][name], zero=True) for name in FEATURES)
-    if not any(coefficients):
-        raise ValueError("all costs are 0")
+    priced = dict(zip(FEATURES, coefficients, strict=True))
+    if priced["step"] + priced["full_tokens"] + priced["full_kv"] < _LEAST_SECONDS:
+        raise ValueError("a plain step costs nothing")
     if max(coefficients) > _MOST_SECONDS:
         raise ValueError(f"a cost of {max(coefficients):.3g} s is none that was measured")
     if value["dtype"] not in _DTYPES:
@@ -163,8 +180,8 @@ def _parsed(value: dict[str, Any]) -> Calibration:
         shape={name: int(value["shape"][name]) for name in _SIZES},
         coefficients=coefficients,
         points=tuple(_point(point) for point in value["points"]),
-        bandwidth=_positive(value["bandwidth"]),
-        rate=_positive(value["rate"]),
+        bandwidth=_rate("bandwidth", value["bandwidth"]),
+        rate=_rate("rate", value["rate"]),
         memory=int(_positive(value["memory"])),
         measured=str(value["measured"]),
         torch=str(value["torch"]),
@@ -174,6 +191,13 @@ def _parsed(value: dict[str, Any]) -> Calibration:
 def _point(value: dict[str, float]) -> Point:
     load = tuple(_positive(value[name], zero=True) for name in FEATURES[1:])
     return Point(load, _positive(value["seconds"]), _positive(value["predicted"], zero=True))
+
+
+def _rate(name: str, value: Any) -> float:
+    number = _positive(value)
+    if not _LEAST_RATE <= number <= _MOST_RATE:
+        raise ValueError(f"a {name} of {number:.3g} a second is none that was measured")
+    return number
 
 
 def _positive(value: Any, *, zero: bool = False) -> float:

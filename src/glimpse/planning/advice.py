@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glimpse.planning.plan import Plan
 from glimpse.planning.speedup import Acceptance
@@ -24,16 +24,34 @@ class Advice:
     drafter: str
     """"sparse", "lookup" or "none"."""
     why: str
+    before: str = ""
+    """What must be changed before anything can run; "" where it fits, or where the memory is not known."""
 
 
 def advise(plan: Plan) -> Advice:
     """Sparse drafts where the cache dominates a step, lookup where verifying is cheap, else none."""
+    found = _advised(plan)
+    return found if plan.memory.fits is not False else replace(found, before=_shrink(plan))
+
+
+def _advised(plan: Plan) -> Advice:
     typical = plan.sparse(TYPICAL)
     if typical.speedup >= WORTH:
         return Advice("sparse", _sparse(plan, typical.drafted, typical.speedup))
     if plan.verify_8 <= LOOKUP_WIDTH:
         return Advice("lookup", _lookup(plan))
     return Advice("none", _none(plan))
+
+
+def _shrink(plan: Plan) -> str:
+    memory, ways = plan.memory, []
+    if memory.largest_batch:
+        ways.append(f"--batch to at most {memory.largest_batch:,}")
+    if memory.longest_context:
+        ways.append(f"--context to at most {memory.longest_context:,}")
+    if not ways:
+        return "this does not fit: ask about far less context and batch, a smaller model or dtype, or a larger device"
+    return f"this does not fit: shrink {' or '.join(ways)}, and ask again; what follows could not run as it is"
 
 
 def _sparse(plan: Plan, drafted: int, speedup: float) -> str:

@@ -96,9 +96,12 @@ def find_device(name: str) -> Device:
     known = DEVICES.get(name.lower().replace("_", "-").replace(" ", "-"))
     if known is not None:
         return known
-    path = Path(name).expanduser()
-    if path.is_file():
-        return _calibrated(path)
+    try:
+        path = Path(name).expanduser()
+        if path.is_file():
+            return _calibrated(path)
+    except (OSError, RuntimeError):  # a name too long, a folder that may not be read, nobody's home
+        pass
     raise ArgumentError(
         f"unknown device {name!r}; known: {', '.join(DEVICES)}; or the file that glimpse calibrate wrote"
     )

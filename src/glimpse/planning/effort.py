@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from glimpse.engine.loaded import demand_of
 from glimpse.engine.machine import MachineOptions
 from glimpse.engine.place import place
+from glimpse.errors import ArgumentError
 from glimpse.planning.models import read_spec
 
 CONTEXTS = (192, 768, 3072, 12288)
@@ -51,18 +52,19 @@ def sizes_for(model: str, device: str, dtype: str, max_context: int | None, max_
     """`max_batch_size` and `max_context` to open a model with for calibrating; those that LLM should choose are absent.
 
     On a GPU: as many rows as are measured and fit, none longer than is measured. Raises ArgumentError for a device,
-    dtype or model that is not there.
+    dtype or model that is not there, for sizes out of range, and for a batch on a CPU, where one row is measured.
     """
     sizes = {"max_context": max_context, "max_batch_size": max_batch}
-    found = place(device).device
+    machine = MachineOptions(
+        dtype=dtype, device=device, max_context=max_context, threads=None, seed=None,
+        max_batch_size=1 if max_batch is None else max_batch,
+    )  # fmt: skip
+    found = place(machine.device).device
+    if found.type != "cuda" and max_batch is not None:
+        raise ArgumentError(f"--max-batch {max_batch} is for a GPU: on a CPU one request is measured; leave it out")
     if found.type == "cuda":
-        spec, machine = read_spec(model), _machine(device, dtype)
-        longest = GPU_CONTEXTS[-1] + Effort(drafts=GPU_DRAFTS).room
+        spec, longest = read_spec(model), GPU_CONTEXTS[-1] + Effort(drafts=GPU_DRAFTS).room
         sizes["max_context"] = min(max_context or spec.context_length, longest)
         demand = demand_of(spec, machine.dtype_on(found), found, sizes["max_context"], 1, loaded=False)
         sizes["max_batch_size"] = max(1, min(max_batch or GPU_BATCHES[-1], demand.most_slots))
     return {name: size for name, size in sizes.items() if size is not None}
-
-
-def _machine(device: str, dtype: str) -> MachineOptions:
-    return MachineOptions(dtype=dtype, device=device, max_context=None, max_batch_size=1, threads=None, seed=None)

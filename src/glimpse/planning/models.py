@@ -40,18 +40,24 @@ def read_spec(model: str) -> DecoderSpec:
     """
     if model == "demo":
         return DEMO_SPEC
-    path = Path(model).expanduser()
-    if path.suffix == ".gguf" and path.is_file():
+    try:
+        path = Path(model).expanduser()
+        file, folder = path.is_file(), path.is_dir()
+    except (OSError, RuntimeError) as error:  # a name too long, a folder that may not be read, nobody's home
+        reason = getattr(error, "strerror", None) or error
+        raise ArgumentError(f"model {model!r} cannot be looked up: {reason}") from error
+    if file and path.suffix == ".gguf":
         from glimpse.model.gguf_config import spec_from_gguf
         from glimpse.model.weights.gguf_file import open_gguf
 
         return spec_from_gguf(open_gguf(path))
     from glimpse.model.hf_config import read_config, spec_from_config
 
-    folder = path.parent if path.name == "config.json" and path.is_file() else path
-    if not folder.is_dir():
+    if file and path.name == "config.json":
+        path, folder = path.parent, True
+    if not folder:
         raise ArgumentError(f"no such model: {model} (expected 'demo', a folder with a config.json or a .gguf file)")
-    raw, label = read_config(folder), str(folder / "config.json")
+    raw, label = read_config(path), str(path / "config.json")
     found = spec_from_config(raw, label)
     missing = [name for name in _SIZES if name not in raw]
     if missing:

@@ -17,7 +17,10 @@ from glimpse.planning.devices import Device
 from glimpse.planning.overheads import floor_of, terms_of
 from glimpse.planning.speedup import Best, Chances, best_length, break_even, draft_cost
 from glimpse.planning.work import Step
+from glimpse.sampling.checks import shown
 
+_MOST = 1 << 40
+"""No device holds more tokens or rows; beyond, sums of bytes and operations are no numbers that can be computed."""
 USABLE_MEMORY = 0.9
 """Share of a device's memory for weights and cache; the rest is workspace, graphs and the framework itself."""
 
@@ -38,8 +41,11 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name in ("context", "batch"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(f"{name} must be at least 1, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if value < 1:
+                raise ArgumentError(f"{name} must be at least 1, not {value}")
+            if value > _MOST:
+                raise ArgumentError(f"{name} must be at most {_MOST:,}, not {shown(value)}")
 
     @property
     def prices(self) -> Prices:
