@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from glimpse.bench import environment
-from glimpse.bench.results import Target, read_result
+from glimpse.bench.folder import alone_in
+from glimpse.bench.results import UNKNOWN_COMMIT, Target, read_result
 from glimpse.bench.runner import Findings, Suite, main
 from glimpse.bench.texts import NoText
 from glimpse.errors import GlimpseError
@@ -59,6 +60,26 @@ def test_other_code_is_measured_anew(root, tmp_path):
     assert main(suite(measured), root, out) == 0
     assert measured == [0, 1, 0, 1, 2]
     assert read_result(tmp_path / "out" / "cpu-toy.json").dirty
+
+
+def test_a_foreign_checkout_says_nothing_of_this_code(root, monkeypatch):
+    assert environment.known_commit(root, None) == (UNKNOWN_COMMIT, True)
+    monkeypatch.setattr(environment, "__file__", str(root / "src" / "code.py"))
+    assert environment.known_commit(root, None) == (environment.commit(root)[0], False)
+    (root / "src" / "new.py").write_text("")
+    monkeypatch.setattr(environment, "__file__", str(root / "src" / "new.py"))
+    assert environment.known_commit(root, None) == (UNKNOWN_COMMIT, True)
+
+
+def test_a_suite_that_measures_nothing_leaves_nothing(root, tmp_path):
+    assert main(suite([], stop_at=0), root, ["--out", str(tmp_path / "out"), "--threads", "1"]) == 130
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_suite_needs_its_folder_alone(root, tmp_path, capsys):
+    with alone_in(tmp_path):
+        assert main(suite([]), root, ["--out", str(tmp_path), "--threads", "1"]) == 1
+    assert "is in use by another run; give another --out" in capsys.readouterr().err
 
 
 def test_quick_uses_its_own_settings_and_says_so(root, tmp_path):

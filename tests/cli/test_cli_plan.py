@@ -108,14 +108,14 @@ def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
 
 
 def test_what_does_not_fit_is_to_be_shrunk_first(capsys):
-    code, out, _ = _run(capsys, *"plan --context 8192 --batch 4096 --device h200".split())
+    code, out, _ = _run(capsys, *["plan", "--context", "8192", "--batch", "4096", "--device", "h200"])
     words = " ".join(out.split())
     assert code == 0
     first = "first: this does not fit: shrink --batch to at most 670 or --context to at most 1,341, and ask again"
     assert words.index(first) < words.index("use: --drafter")
-    code, out, _ = _run(capsys, *"plan --context 8192 --batch 64 --device h200".split())
+    code, out, _ = _run(capsys, *["plan", "--context", "8192", "--batch", "64", "--device", "h200"])
     assert "first:" not in out
-    code, out, _ = _run(capsys, *"plan --context 8192 --batch 4096 --device h200 --json".split())
+    code, out, _ = _run(capsys, *["plan", "--context", "8192", "--batch", "4096", "--device", "h200", "--json"])
     assert json.loads(out)["advice"]["before"].startswith("this does not fit: shrink --batch")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from glimpse.bench.results import UNKNOWN_COMMIT
 from glimpse.errors import ArgumentError, GlimpseError
 
 CODE = ("src", "benchmarks", "pyproject.toml")
@@ -67,8 +68,10 @@ def source_root() -> Path:
 
 
 def known_commit(root: Path, told: str | None) -> tuple[str, bool]:
-    """The commit `told`, else what git says of `root`, else zeros for code of an unknown one (which counts as changed).
+    """The commit `told`, else what git says of `root`, else `UNKNOWN_COMMIT` (which counts as changed).
 
+    Git is believed only where it tracks this very file: a package installed below another project's checkout is not
+    of that project's commit.
     Raises ArgumentError for a commit that is not 40 hexadecimal digits.
     """
     if told is not None:
@@ -76,9 +79,10 @@ def known_commit(root: Path, told: str | None) -> tuple[str, bool]:
             raise ArgumentError(f"commit {told!r} is not 40 hexadecimal digits, as git rev-parse HEAD prints them")
         return told, False
     try:
+        _git(root, "ls-files", "--error-unmatch", "--", str(Path(__file__).resolve()))
         return commit(root)
     except GlimpseError:
-        return "0" * 40, True
+        return UNKNOWN_COMMIT, True
 
 
 def is_code_of(root: Path, head: str) -> bool:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from glimpse.bench.results import Result, read_result
+from glimpse.bench.results import UNKNOWN_COMMIT, Result, read_result
 from glimpse.errors import GlimpseError
 
 BEGIN = "<!-- benchmarks: begin (made by python -m benchmarks.table) -->"
@@ -106,8 +106,13 @@ def _number(value: float) -> str:
 
 def _where(result: Result) -> str:
     device, versions = result.device, result.versions
-    changed = ", with changes" if result.dirty else ""
     return (
         f"{device['name']}, {device['cores']} cores, {device['threads']} threads, Python {versions['python']}, "
-        f"torch {versions['torch']}, transformers {versions['transformers']} (commit {result.commit[:10]}{changed})"
+        f"torch {versions['torch']}, transformers {versions['transformers']} ({_commit(result)})"
     )
+
+
+def _commit(result: Result) -> str:
+    if result.commit == UNKNOWN_COMMIT:
+        return "commit unknown"
+    return f"commit {result.commit[:10]}{', with changes' if result.dirty else ''}"

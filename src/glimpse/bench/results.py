@@ -19,6 +19,8 @@ from typing import Any
 from glimpse.errors import GlimpseError
 
 FORMAT = 1
+UNKNOWN_COMMIT = "0" * 40
+"""Of code that git knows nothing of."""
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -97,7 +99,7 @@ class Result:
     versions: Mapping[str, str]
     """python, torch, transformers, glimpse."""
     commit: str
-    """What `git rev-parse HEAD` said."""
+    """What `git rev-parse HEAD` said, or `UNKNOWN_COMMIT`."""
     dirty: bool
     """The code differed from that commit."""
     quick: bool

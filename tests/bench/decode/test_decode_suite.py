@@ -177,6 +177,11 @@ def test_targets_of_a_filled_cell():
     assert targets([made_cell("demo 8000x64", how="engine, 2 threads")]) == []
 
 
+def test_importance_of_few_rows_is_no_target():
+    few = targets([made_cell("demo 8000x8") | {"rows": 8}])
+    assert [target.what for target in few if "importance" in target.what] == []
+
+
 def test_the_tables_say_pass_or_short(suite):
     made, _, path = suite
     made.run(CELLS[1:2])
