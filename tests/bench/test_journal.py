@@ -80,18 +80,34 @@ def _half_written(path, *_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_folder_belongs_to_one_run(tmp_path):
-    folder = tmp_path / "out"
-    with alone_in(folder):
-        with pytest.raises(GlimpseError, match="out is in use by another run; give another --out"), alone_in(folder):
+def test_a_suite_has_its_folder_alone(tmp_path):
+    folder, refused = tmp_path / "out", r"out is in use by another run of decode; give another --out"
+    with alone_in(folder, "decode"):
+        with pytest.raises(GlimpseError, match=refused), alone_in(folder, "decode"):
             pass
-        with alone_in(tmp_path / "other"):
+        with alone_in(folder, "steps"), alone_in(tmp_path / "other", "decode"):
             pass
-    with alone_in(folder):
-        assert not list(folder.iterdir())
+    with alone_in(folder, "decode"):
+        pass
+    assert not list(folder.iterdir())
+
+
+def test_a_lock_that_a_run_has_just_removed_is_taken_anew(tmp_path, monkeypatch):
+    """Between opening and locking, the run before may have removed the file: a lock on that keeps nobody out."""
+    lock, locked = tmp_path / ".decode.lock", []
+
+    def late(handle, how):
+        if not locked:
+            lock.unlink()
+        locked.append(handle)
+
+    monkeypatch.setattr("glimpse.bench.folder.fcntl.flock", late)
+    with alone_in(tmp_path, "decode"):
+        assert len(locked) == 2
+        assert lock.exists()
 
 
 def test_a_folder_that_is_none(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(GlimpseError, match=r"cannot write into .*file"), alone_in(tmp_path / "file"):
+    with pytest.raises(GlimpseError, match=r"cannot write .*file"), alone_in(tmp_path / "file", "decode"):
         pass

@@ -77,9 +77,9 @@ def test_a_suite_that_measures_nothing_leaves_nothing(root, tmp_path):
 
 
 def test_a_suite_needs_its_folder_alone(root, tmp_path, capsys):
-    with alone_in(tmp_path):
+    with alone_in(tmp_path, "toy"):
         assert main(suite([]), root, ["--out", str(tmp_path), "--threads", "1"]) == 1
-    assert "is in use by another run; give another --out" in capsys.readouterr().err
+    assert "is in use by another run of toy; give another --out" in capsys.readouterr().err
 
 
 def test_quick_uses_its_own_settings_and_says_so(root, tmp_path):

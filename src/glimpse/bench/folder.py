@@ -1,39 +1,57 @@
-"""The folder that a run writes into belongs to it alone for as long as it runs."""
+"""The files that a run writes belong to it alone for as long as it runs."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glimpse.errors import GlimpseError
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Makes the folder, and keeps other runs out of it: two would mix their measurements.
+def alone_in(folder: Path, suite: str) -> Iterator[None]:
+    """Makes the folder, and keeps other runs of the same suite out of it: two would mix their measurements.
 
-    Raises GlimpseError where another run is in it, or where it cannot be made. The lock ends with the process, however
-    that ends; a file system without locks is used without.
+    Other suites write other files, and may run beside it. Raises GlimpseError where another run of the suite is there,
+    or where the folder cannot be written. The lock ends with the process, however that ends; where the file system has
+    none, a run goes without.
     """
+    path = folder / f".{suite}.lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        handle = _locked(path)
+    except BlockingIOError:
+        raise GlimpseError(f"{folder} is in use by another run of {suite}; give another --out") from None
     except OSError as error:
-        raise GlimpseError(f"cannot write into {folder}: {error.strerror or error}") from error
+        raise GlimpseError(f"cannot write {path}: {error.strerror or error}") from error
     try:
-        _lock(handle, folder)
         yield
     finally:
+        path.unlink(missing_ok=True)
         os.close(handle)
 
 
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise GlimpseError(f"{folder} is in use by another run; give another --out") from None
-    except OSError:
-        pass
+def _locked(path: Path) -> int:
+    """The open lock file. Raises BlockingIOError where somebody else holds it."""
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise
+        except OSError:
+            return handle
+        if _still_there(path, handle):
+            return handle
+        os.close(handle)
+
+
+def _still_there(path: Path, handle: int) -> bool:
+    """Whether what was locked is what the next run will find: the last one may just have removed it."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False

@@ -130,7 +130,7 @@ def main(suite: Suite, root: Path, arguments: Sequence[str] | None = None) -> in
     """Runs a suite from the command line; the exit code. A target that falls short is a result, not an error."""
     options = _options(suite, root, arguments)
     try:
-        with alone_in(options.out):
+        with alone_in(options.out, suite.name):
             _run(suite, root, options)
     except KeyboardInterrupt:
         print(f"{suite.name}: interrupted; the same command goes on from here", file=sys.stderr)

@@ -32,7 +32,10 @@ class TurnOptions:
     temperature: Annotated[
         float | None, option(_RUN, "Above 0 with top-k 50 and top-p 0.9. Default: 0.7.", "--temperature")
     ] = None
-    turns: Annotated[int | None, option(_RUN, "Runs of all arms in turn; small batches get more, until 16 texts are seen. Default: 5.", "--turns")] = None
+    turns: Annotated[
+        int | None,
+        option(_RUN, "Runs of all arms in turn; small batches get more, until 16 texts are seen. Default: 5.", "--turns"),
+    ] = None
     cell_seconds: Annotated[
         float | None,
         option(_RUN, "Begin no further turn of a cell so many seconds after the first. Default: 60.", "--cell-seconds"),

@@ -155,7 +155,7 @@ def _full(*_):
 
 def test_another_run_in_the_same_folder_is_refused(suite):
     made, _, path = suite
-    with alone_in(path.parent), pytest.raises(GlimpseError, match="in use by another run"):
+    with alone_in(path.parent, "decode"), pytest.raises(GlimpseError, match="in use by another run"):
         made.run(CELLS)
     assert not Measured.asked
 

@@ -82,10 +82,10 @@ class Suite:
         """Measures the cells that an interrupted run has not; the first of them whatever time there is.
 
         A cell that fails is named, and the rest goes on. KeyboardInterrupt passes through; all finished cells are in
-        the journal and in the result file by then. Raises GlimpseError where another run writes into the same folder,
+        the journal and in the result file by then. Raises GlimpseError where another run writes the same files,
         or where nothing can be written there.
         """
-        with alone_in(self.out):
+        with alone_in(self.out, self.name):
             journal, done = self._journal(), False
             try:
                 left = self._all(cells, journal)
