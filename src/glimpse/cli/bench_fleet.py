@@ -34,7 +34,7 @@ class TurnOptions:
     ] = None
     turns: Annotated[
         int | None,
-        option(_RUN, "Runs of all arms in turn; small batches get more, until 16 texts are seen. Default: 5.", "--turns"),
+        option(_RUN, "Runs of all arms in turn; small batches get more, up to 16 texts. Default: 5.", "--turns"),
     ] = None
     cell_seconds: Annotated[
         float | None,
