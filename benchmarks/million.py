@@ -29,6 +29,7 @@ from glimpse.bench import environment
 from glimpse.bench.decode.cell import law_of, params_of
 from glimpse.bench.decode.prompts import Text as Source
 from glimpse.bench.decode.ties import MOVES
+from glimpse.bench.folder import alone_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.report import shown
 from glimpse.bench.results import Result, Table, Target, write_result
@@ -220,14 +221,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = options(arguments)
         kind = environment.device_of(torch.device(given.device))["kind"]
         header = {"code": environment.code_digest(ROOT), "settings": settings_of(given)}
-        journal = Journal(given.out / f".{kind}-{suite_of(given)}.partial.jsonl", header)
-        source = Source(folder=given.text, ids=given.ids)
-        result = result_of(given, list(run(given, source, journal)))
-        path = write_result(result, given.out)
+        name = f"{kind}-{suite_of(given)}"
+        with alone_in(given.out, name):
+            journal = Journal(given.out / f".{name}.partial.jsonl", header)
+            source = Source(folder=given.text, ids=given.ids)
+            result = result_of(given, list(run(given, source, journal)))
+            path = write_result(result, given.out)
+            journal.close()
     except GlimpseError as error:
         print(f"million: {error}", file=sys.stderr)
         return error.exit_code
-    journal.close()
     print(f"{shown(result)}\n\n{path}")
     print(json.dumps([target.to_json() for target in result.targets]))
     return int(not all(target.ok for target in result.targets))
