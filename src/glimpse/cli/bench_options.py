@@ -91,7 +91,9 @@ class GridOptions:
         str | None, option(_WHERE, "float32, bfloat16 or float16. Default: bfloat16 on a GPU.", "--dtype")
     ] = None
     threads: Annotated[int | None, option(_WHERE, "CPU threads. Default: PyTorch's choice.", "--threads")] = None
-    seconds: Annotated[float | None, option(_RUN, "Begin no cell but the first after so many seconds.", "--seconds")] = None
+    seconds: Annotated[float | None, option(_RUN, "No cell but the first begins after these seconds.", "--seconds")] = (
+        None
+    )
     out: Annotated[str, option(_RUN, "Folder of the result file. Default: bench-results.", "--out")] = "bench-results"
     commit: Annotated[str | None, option(_RUN, "The commit measured, where git is not there to ask.", "--commit")] = (
         None
