@@ -48,7 +48,9 @@ class LLM:
     `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer` are for
     the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store` names a
     store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft from, at
-    most `suffix_store_tokens` (200,000); without it nothing outlives a request. `max_context` lowers the checkpoint's
+    most `suffix_store_tokens` (200,000); without it nothing outlives a request. `adapter` is the
+    file of the drafter "block" (`glimpse train block` makes it), `block_mode` when that drafts ("auto", "parallel" or
+    "sequential"). `max_context` lowers the checkpoint's
     context limit, `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache
     too small for all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off.
     `seed` makes requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill".
@@ -71,6 +73,8 @@ class LLM:
         exact: str = "tokens",
         suffix_store: str | None = None,
         suffix_store_tokens: int | None = None,
+        adapter: str | Path | None = None,
+        block_mode: str | None = None,
         reserve: str = "full",
         prefix_reuse: bool = True,
         dtype: str = "auto",
@@ -83,7 +87,8 @@ class LLM:
     ) -> None:
         options = EngineOptions(
             drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, exact,
-            reserve, prefix_reuse, suffix_store, suffix_store_tokens,
+            reserve, prefix_reuse, suffix_store, suffix_store_tokens, None if adapter is None else str(adapter),
+            block_mode,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)

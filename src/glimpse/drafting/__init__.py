@@ -5,6 +5,7 @@ from glimpse.registry import Registry
 DRAFTERS = Registry(
     "glimpse.drafters",
     {
+        "block": "glimpse.drafting.block.drafter:FlexDrafter",
         "auto": "glimpse.drafting.auto:AutoDrafter",
         "none": "glimpse.drafting.none:NoDrafter",
         "sparse": "glimpse.drafting.sparse:SparseDrafter",

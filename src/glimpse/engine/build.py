@@ -9,17 +9,19 @@ from typing import Any
 from glimpse import acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.drafter import DraftContext, spines_of
+from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
+from glimpse.engine.riding import BlockDraws
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
+from glimpse.pacing.riding import GroupPricer
 from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
 from glimpse.sampling.pipeline import Sampler
@@ -54,6 +56,12 @@ def refuse_unused(options: EngineOptions) -> None:
                 "layer; leave it out, or ask for drafter 'refresh'"
             )
 
+    for name in ("adapter", "block_mode"):
+        if getattr(options, name) is not None and not getattr(drafter, "takes_adapter", False):
+            raise ArgumentError(
+                f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}; leave it out, or ask "
+                "for drafter 'block'"
+            )
     _refuse_pacer(drafter, options)
     _refuse_store(drafter, options)
 
@@ -127,8 +135,12 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)
     store = loaded.store(options.suffix_store, options.suffix_store_tokens)
+    sampler = Sampler(loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size)
+    target = Target(decoder, loaded.checkpoint.fingerprint, BlockDraws(sampler, rule), options.adapter)
     drafter = build_drafter(
-        DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store)
+        DraftContext(
+            pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store, target=target
+        )
     )
     if hasattr(pacer, "attach"):
         pacer.attach(drafter)
@@ -137,7 +149,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         decoder=decoder,
         pool=pool,
         rows=Rows(loaded.slots, loaded.context + most + 1, most),
-        sampler=Sampler(loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size),
+        sampler=sampler,
         drafter=drafter,
         pacer=pacer,
         acceptance=rule,
@@ -146,6 +158,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         budget=budget,
         eos_token_ids=spec.eos_token_ids,
         lock=loaded.lock,
+        pricer=GroupPricer(costs, options.block_mode or "auto"),
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import torch
 
 from glimpse.cache.prefix import Key
+from glimpse.drafting.drafter import rider_of
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.forward import forward, load_of
 from glimpse.engine.memory import within_memory
@@ -18,6 +19,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.phases import PhasePlanner
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
+from glimpse.engine.riding import Riders
 from glimpse.engine.settle import Settler
 from glimpse.engine.watch import Watch, step_of
 from glimpse.sampling.params import ResolvedParams
@@ -37,8 +39,10 @@ class Engine:
         self._waiting: deque[Request] = deque()
         self._residents = Residents(parts, options)
         self._running = self._residents.running
-        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
-        self._settler = Settler(parts, self._running)
+        rider = rider_of(parts.drafter)
+        riders = None if rider is None else Riders(parts.rows, rider, parts.pricer)
+        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size, riders)
+        self._settler = Settler(parts, self._running, riders)
 
     @property
     def busy(self) -> bool:

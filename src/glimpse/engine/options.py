@@ -9,6 +9,7 @@ from typing import Any
 from glimpse.cache.recall import RecallBudget
 from glimpse.drafting import DRAFTERS
 from glimpse.errors import ArgumentError
+from glimpse.pacing.riding import MODES
 from glimpse.sampling import checks
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -25,12 +26,14 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "refresh_layer": checks.Integer(0),
     "suffix_store": checks.text,
     "suffix_store_tokens": checks.Integer(2, 10_000_000),
+    "adapter": checks.text,
+    "block_mode": checks.Choice(*MODES),
 }
 
 
 _OPTIONAL = (
     "pacer", "draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer", "suffix_store",
-    "suffix_store_tokens",
+    "suffix_store_tokens", "adapter", "block_mode",
 )  # fmt: skip
 STORE_TOKENS = 200_000
 """Tokens that a store of earlier requests keeps where nothing else is asked: about 30 MB."""
@@ -45,7 +48,7 @@ class EngineOptions:
 
     drafter: str = "lookup"
     pacer: str | None = None
-    """None: the one that the drafter needs, else "entropy" (`paced_by`)."""
+    """None: the one that the drafter needs or goes best with, else "entropy" (`paced_by`)."""
     acceptance: str = "coupled"
     draft_tokens: int | None = None
     """Draft length of `fixed`, the longest of other pacers, at most 256; of a tree its nodes, and so its depth too.
@@ -75,6 +78,12 @@ class EngineOptions:
     suffix_store_tokens: int | None = None
     """The most tokens that this store keeps; None: 200,000."""
 
+    adapter: str | None = None
+    """The file of the drafter `block`, made by `glimpse train block`."""
+    block_mode: str | None = None
+    """When blocks are drafted: "parallel", beside every verification; "sequential", in steps of their own; "auto" and
+    None: by what measured steps say of every group of mask tokens."""
+
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             value = getattr(self, name)
@@ -92,8 +101,9 @@ class EngineOptions:
     @property
     def paced_by(self) -> str:
         """The name of the pacer."""
-        needed: str = getattr(DRAFTERS.get(self.drafter), "paced_by", "entropy")
-        return self.pacer or needed
+        drafter = DRAFTERS.get(self.drafter)
+        own: str = getattr(drafter, "paced_by", getattr(drafter, "usual_pacer", "entropy"))
+        return self.pacer or own
 
     @property
     def recall(self) -> RecallBudget:

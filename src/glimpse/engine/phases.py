@@ -13,6 +13,7 @@ from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft, Drafter, SpineDrafter, mixed_of, spines_of
 from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.request import Request
+from glimpse.engine.riding import Riders
 from glimpse.pacing.pacer import Action, Pacer
 
 CHUNK = 512
@@ -43,16 +44,19 @@ class StepPlan:
 class PhasePlanner:
     """Asks pacer and drafter, and turns their answers into rows of the next forward."""
 
-    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int) -> None:
+    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int, riders: Riders | None = None) -> None:
         """`vocab` is how many token ids the target can read."""
         self._rows, self._drafter, self._pacer = rows, drafter, pacer
-        self._vocab, self._spines = vocab, spines_of(drafter)
+        self._vocab, self._spines, self._riders = vocab, spines_of(drafter), riders
+        self._learning: set[int] = set()
+        """Slots of full rows that the drafter learns from."""
         self.halted: set[int] = set()
         """Rows whose draft cannot go on (their last draft law was not finite)."""
 
     def plan(self, running: dict[int, Request]) -> StepPlan:
         """The next step for the running requests, by slot."""
         plan, decoding, budget = StepPlan(), [], CHUNK
+        self._learning = set()
         for slot, request in running.items():
             pending = int(self._rows.committed_len[slot] - self._rows.verified_len[slot])
             if pending == 1:
@@ -61,6 +65,8 @@ class PhasePlanner:
                 budget -= self._plan_prompt(plan, slot, pending, request)
         if decoding:
             self._plan_decoding(plan, RowView(self._rows, tuple(decoding)), running)
+        if self._riders is not None:
+            plan.full = self._riders.board(plan.full, self._learning)
         return plan
 
     def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:
@@ -71,6 +77,7 @@ class PhasePlanner:
             plan.prefill.append(self._spec(slot, count, outputs=count if wants_all else 0))
         else:
             importance = min(count, self._importance(slot))
+            self._learning.add(slot)
             plan.full.append(self._spec(slot, count, count if wants_all else 1, importance))
         return count
 
@@ -144,6 +151,8 @@ class PhasePlanner:
     def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
         drafted = int(self._rows.draft_len[slot])
         learn = learn or drafted > 0
+        if learn:
+            self._learning.add(slot)
         wanted = self._importance(slot)
         importance = min(drafted + 1, wanted + drafted) if learn and wanted else 0
         self.halted.discard(slot)

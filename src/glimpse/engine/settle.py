@@ -19,6 +19,7 @@ from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
+from glimpse.engine.riding import Riders
 from glimpse.engine.sampling_step import DraftBook, Verified, verify
 from glimpse.engine.successors import successors_of
 from glimpse.errors import GlimpseError
@@ -27,8 +28,8 @@ from glimpse.errors import GlimpseError
 class Settler:
     """Turns the results of forwards into drafts and output of the `running` requests (by slot)."""
 
-    def __init__(self, parts: Parts, running: dict[int, Request]) -> None:
-        self._parts, self._running = parts, running
+    def __init__(self, parts: Parts, running: dict[int, Request], riders: Riders | None = None) -> None:
+        self._parts, self._running, self._riders = parts, running, riders
         self.stuck: list[int] = []
         """Rows whose last draft made the target's logits not finite: a plain step must show whether it is the draft."""
         drafter = parts.drafter
@@ -70,6 +71,8 @@ class Settler:
                 continue
             made, outcome = _cut(request, spec, verified, index, judged[index], importance[index])
             progress.append(made)
+            if self._riders is not None:
+                outcome = self._riders.alight(outcome, spec, result, plan.bounds[1] + index)
             outcomes.append(replace(outcome, successors=successors[index]) if successors else outcome)
         self._learn(outcomes)
         return progress

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glimpse.acceptance.exact import Coupled
-from glimpse.drafting.drafter import mixed_of
+from glimpse.drafting.drafter import mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
@@ -35,6 +35,8 @@ def why_not_engine(parts: Parts) -> str | None:
     drafter, most = parts.drafter, parts.pacer.most
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
+    if rider_of(drafter) is not None:
+        return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):
         return "a refresh layer"
     if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
