@@ -11,9 +11,9 @@ from tests.doubles import RandomPacer
 from tests.drafting.block.toy_head import KnowingHead, ToyDrafter, ToyHead
 from tests.engine.test_equality import jobs, run
 
+from glimpse.attention.plan import MaskGroups, RowSpec
 from glimpse.cache.rows import Rows
 from glimpse.cache.sequence import Sequence
-from glimpse.attention.plan import MaskGroups, RowSpec
 from glimpse.engine.engine import Engine
 from glimpse.engine.forward import forward, load_of
 from glimpse.engine.riding import BlockDraws

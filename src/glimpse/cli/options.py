@@ -39,8 +39,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, auto (the one that "
-            "pays), or a plug-in's name. Default: lookup.",
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, block, auto (the "
+            "one that pays), or a plug-in's name. Default: lookup.",
             "--drafter",
         ),
     ] = None
@@ -72,6 +72,13 @@ class ModelOptions:
     ] = None
     refresh_layer: Annotated[
         int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
+    ] = None
+    adapter: Annotated[
+        str | None, option(_MODEL, "The file of drafter block; glimpse train block makes it.", "--adapter")
+    ] = None
+    block_mode: Annotated[
+        str | None,
+        option(_MODEL, "When blocks are drafted: auto (by cost), parallel, sequential. Default: auto.", "--block-mode"),
     ] = None
     exact: Annotated[
         str | None,

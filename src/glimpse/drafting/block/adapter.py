@@ -17,6 +17,7 @@ from glimpse.errors import ArgumentError, ModelError
 from glimpse.model.spec import DecoderSpec
 
 FORMAT = "glimpse-block-1"
+_ENTRY = "glimpse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,18 @@ def shapes_of(spec: DecoderSpec, config: BlockConfig) -> dict[str, tuple[int, ..
 def write_adapter(path: Path, config: BlockConfig, tensors: Mapping[str, Tensor]) -> None:
     """Writes the tensors as bfloat16, whole or not at all. Raises ArgumentError where it cannot be written."""
     stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
-    save_whole(path, stored, {"format": FORMAT, "config": json.dumps(asdict(config), sort_keys=True)})
+    save_whole(path, stored, {"format": FORMAT, "config": asdict(config)})
 
 
-def save_whole(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """A safetensors file in one step, so that an interrupted run leaves the former one. Raises ArgumentError."""
+def save_whole(path: Path, tensors: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """A safetensors file in one step, so that an interrupted run leaves the former one. Raises ArgumentError.
+
+    All facts are one entry of its metadata: of several it does not keep the order, and files would differ by chance.
+    """
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, part, metadata)
+        save_file(tensors, part, {_ENTRY: json.dumps(facts, sort_keys=True)})
         part.replace(path)
     except (OSError, SafetensorError) as error:
         part.unlink(missing_ok=True)
@@ -90,8 +94,8 @@ def read_adapter(path: Path, spec: DecoderSpec, fingerprint: str) -> Adapter:
     Raises ArgumentError where there is no such file, ModelError naming what is wrong in it: not an adapter, cut short,
     made for another target, tensors missing, of another shape or not finite.
     """
-    metadata, tensors = load_whole(path, "adapter")
-    config = _config(path, metadata)
+    facts, tensors = load_whole(path, "adapter")
+    config = _config(path, facts)
     if config.fingerprint != fingerprint:
         raise ModelError(
             f"{path}: made for {config.target} ({config.fingerprint}), and this model is another "
@@ -101,23 +105,28 @@ def read_adapter(path: Path, spec: DecoderSpec, fingerprint: str) -> Adapter:
     return Adapter(config, tensors)
 
 
-def load_whole(path: Path, what: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and tensors of a safetensors file. Raises ArgumentError without one, ModelError for a broken one."""
+def load_whole(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Facts ({} where they are not ours) and tensors of a safetensors file.
+
+    Raises ArgumentError without one, ModelError for a broken one.
+    """
     if not path.is_file():
         raise ArgumentError(f"no such {what}: {path}")
     try:
         with safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {}), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            facts = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return facts if isinstance(facts, dict) else {}, tensors
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path}: not a whole safetensors file: {' '.join(str(error).split())}") from error
 
 
-def _config(path: Path, metadata: Mapping[str, str]) -> BlockConfig:
-    if metadata.get("format") != FORMAT:
-        raise ModelError(f"{path}: not a block adapter (format {metadata.get('format')!r}, not {FORMAT!r})")
+def _config(path: Path, facts: Mapping[str, Any]) -> BlockConfig:
+    if facts.get("format") != FORMAT:
+        raise ModelError(f"{path}: not a block adapter (format {facts.get('format')!r}, not {FORMAT!r})")
     try:
-        config = BlockConfig(**json.loads(metadata["config"]))
-    except (KeyError, TypeError, ValueError) as error:
+        config = BlockConfig(**facts["config"])
+    except (KeyError, TypeError) as error:
         raise ModelError(f"{path}: its config cannot be read: {error}") from error
     kinds = {"target": str, "fingerprint": str, "recipe": dict}
     for one in fields(BlockConfig):
