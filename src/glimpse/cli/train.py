@@ -96,7 +96,7 @@ def train_block(options: BlockOptions, recipe: RecipeOptions, output: OutputOpti
 def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Trainer:
     if options.text is None or options.out is None:
         raise ArgumentError("glimpse train block needs --text FOLDER and --out FILE")
-    for name, value in (("every", options.every), ("minutes", options.minutes), ("threads", options.threads)):
+    for name, value in (("every", options.every), ("minutes", options.minutes)):
         if value is not None and value <= 0:
             raise ArgumentError(f"--{name} must be more than 0, not {value:g}")
     import torch
@@ -109,9 +109,16 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     from glimpse.training.texts import read_corpus
 
     own, out = Recipe(**given(recipe)), Path(options.out)
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    machine = MachineOptions(dtype=options.dtype or "auto", device=options.device or "auto")
+    machine = MachineOptions(
+        dtype=options.dtype or "auto",
+        device=options.device or "auto",
+        max_context=None,
+        max_batch_size=1,
+        threads=options.threads,
+        seed=None,
+    )
+    if machine.threads:
+        torch.set_num_threads(machine.threads)
     device = place(machine.device).device
     dtype = machine.dtype_on(device)
     checkpoint = open_model(options.model, dtype=dtype, device=device, progress=lambda i, n: bars("weights", i, n))

@@ -93,7 +93,7 @@ class Trainer:
         """(loss, [size] share of groups that are right up to each place) of text held out."""
         generator, losses, runs = torch.Generator().manual_seed(self.recipe.seed), [], []
         with torch.no_grad():
-            for tokens in self._corpus.held[:HELD].split(1):
+            for tokens in torch.split(self._corpus.held[:HELD], 1):
                 branches = branch_points(1, self.recipe, generator)
                 judged = self._judge(tokens, branches)
                 losses.append((judged[0] * self._weights).sum(-1).mean())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from glimpse.errors import ArgumentError
 from glimpse.sampling import checks
 
-_CHECKS = {
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "size": checks.Integer(1, 64),
     "layers": checks.Integer(1),
     "rank": checks.Integer(1, 4096),

@@ -58,7 +58,7 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
 def _ids(path: Path, tokenizer: Tokenizer) -> np.ndarray:
     try:
         if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False).astype(np.int64).ravel()
+            return np.asarray(np.load(path, allow_pickle=False), dtype=np.int64).ravel()
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return np.zeros(0, np.int64)
