@@ -168,6 +168,8 @@ class LLM:
             "budget": parts.budget.share if recalls else None,
             "budget_floor": parts.budget.floor if recalls else None,
             "suffix_store": self.options.suffix_store,
+            "adapter": self.options.adapter,
+            "block_mode": self.options.block_mode or ("auto" if self.options.adapter else None),
             "exact": self.options.exact,
             "reserve": self.options.reserve,
             "prefix_reuse": self.options.prefix_reuse,

@@ -136,7 +136,7 @@ def test_the_loss_falls_and_blocks_come_true(checkpoint, corpus, tmp_path):
 
 def test_another_recipe_does_not_go_on(checkpoint, corpus, tmp_path):
     trained(checkpoint, corpus, tmp_path / "a", seconds=0.0)
-    with pytest.raises(ArgumentError, match=r"recipe \(rank 4, now 2\)"):
+    with pytest.raises(ArgumentError, match=r"text or recipe \(rank 4, now 2\)"):
         Trainer(checkpoint, corpus, replace(RECIPE, rank=2), tmp_path / "a")
 
 

@@ -76,7 +76,7 @@ def train_block(options: BlockOptions, recipe: RecipeOptions, output: OutputOpti
     """Train an adapter for --drafter block: the last layers' projections for mask tokens, all else frozen."""
     with jsonout.kept_clean(output.json) as stdout, Bars(quiet=output.quiet) as bars:
         trainer = _trainer(options, recipe, bars)
-        points = list[Point]()
+        points: list[Point] = []
 
         def hear(point: Point) -> None:
             points.append(point)
@@ -99,6 +99,8 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     for name, value in (("every", options.every), ("minutes", options.minutes)):
         if value is not None and value <= 0:
             raise ArgumentError(f"--{name} must be more than 0, not {value:g}")
+    if options.dtype == "float16":
+        raise ArgumentError("dtype float16 is too coarse to train in; use bfloat16 or float32")
     import torch
 
     from glimpse.engine.machine import MachineOptions
@@ -106,9 +108,10 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     from glimpse.model import open_model
     from glimpse.training.loop import Trainer
     from glimpse.training.recipe import Recipe
-    from glimpse.training.texts import read_corpus
+    from glimpse.training.texts import check_folder, read_corpus
 
-    own, out = Recipe(**given(recipe)), Path(options.out)
+    own, out, folder = Recipe(**given(recipe)), Path(options.out), Path(options.text)
+    check_folder(folder)
     machine = MachineOptions(
         dtype=options.dtype or "auto",
         device=options.device or "auto",
@@ -123,7 +126,7 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     dtype = machine.dtype_on(device)
     checkpoint = open_model(options.model, dtype=dtype, device=device, progress=lambda i, n: bars("weights", i, n))
     bars.clear()
-    corpus = read_corpus(Path(options.text), checkpoint.tokenizer, own.length, checkpoint.spec.vocab_size)
+    corpus = read_corpus(folder, checkpoint.tokenizer, own.length, checkpoint.spec.vocab_size)
     return Trainer(checkpoint, corpus, own, out)
 
 

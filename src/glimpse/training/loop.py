@@ -54,7 +54,13 @@ class Trainer:
         spec = checkpoint.spec
         first = recipe.first_of(spec.layers)
         self.config = BlockConfig(
-            checkpoint.name, checkpoint.fingerprint, recipe.size, first, recipe.rank, recipe.inner, recipe.as_json()
+            target=checkpoint.name,
+            fingerprint=checkpoint.fingerprint,
+            size=recipe.size,
+            first=first,
+            rank=recipe.rank,
+            inner=recipe.inner,
+            recipe=recipe.as_json() | {"text": corpus.digest},
         )
         self.recipe, self.out = recipe, out
         self._corpus, self._target = corpus, checkpoint.decoder

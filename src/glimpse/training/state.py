@@ -46,8 +46,8 @@ class State:
         facts, stored = load_whole(path, "state")
         if facts.get("format") != FORMAT or facts.get("config") != _facts(config):
             raise ArgumentError(
-                f"{path}: what it goes on from had another model or recipe{_difference(facts, config)}; ask for the "
-                "same, or delete the file to begin anew"
+                f"{path}: what it goes on from had another model, text or recipe{_difference(facts, config)}; ask for "
+                "the same, or delete the file to begin anew"
             )
         moved = {name: tensor.to(device) for name, tensor in stored.items()}
         names = [name for name in moved if not name.startswith(_MOMENTS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,17 @@ class Corpus:
     held: Tensor
     """[m, length] int64: never trained on."""
 
+    @property
+    def digest(self) -> str:
+        """The first 12 digits of a SHA-256 of what is trained on."""
+        return hashlib.sha256(self.train.numpy().tobytes()).hexdigest()[:12]
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ArgumentError for a folder that is not there."""
+    if not folder.is_dir():
+        raise ArgumentError(f"no such folder of texts: {folder}")
+
 
 def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> Corpus:
     """All UTF-8 files of a folder and below it, and the token ids in its .npy files (what a model wrote, say).
@@ -34,8 +46,7 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
     Each file is cut into sequences of `length` tokens; what is left at its end is left out. Raises ArgumentError for a
     folder that is not there, has no two sequences, or holds ids that the model does not have.
     """
-    if not folder.is_dir():
-        raise ArgumentError(f"no such folder of texts: {folder}")
+    check_folder(folder)
     found = [
         _cut(_ids(path, tokenizer), length)
         for path in sorted(folder.rglob("*"))
