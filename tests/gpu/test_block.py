@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.adapters import write_random_adapter
+from tests.tiny import write_tiny_checkpoint
 
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
 from glimpse.training.loop import Trainer
 from glimpse.training.recipe import Recipe
 from glimpse.training.texts import read_corpus
-from tests.adapters import write_random_adapter
-from tests.tiny import write_tiny_checkpoint
 
 PROMPTS = [list(range(40, 40 + length)) for length in (1, 20, 200)]
 LAWS = (SamplingParams(max_tokens=30, temperature=0.0), SamplingParams(max_tokens=30, temperature=0.8, seed=2))

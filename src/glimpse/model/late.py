@@ -76,11 +76,6 @@ class LatePath:
     """[hidden]: what every one of them enters as."""
     layers: tuple[LateLayer, ...]
 
-    @property
-    def share(self) -> float:
-        """The share of the decoder's layers that they go through."""
-        return len(self.layers) / (self.first + len(self.layers))
-
 
 class LateTokens:
     """M late tokens on their way, run beside the text: give `step` to `Decoder.forward` as `after`."""
