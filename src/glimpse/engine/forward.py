@@ -54,7 +54,7 @@ def forward(decoder: Decoder, pool: PagePool, rows: Rows, specs: list[RowSpec]) 
     groups = plan_groups(plan)
     late = None if groups is None else _late(decoder, pool, rows, groups)
     lengths = _lengths(rows, plan)
-    hidden = decoder.forward(tokens, plan.positions, lengths, attend_layer, late.step if late else None)
+    hidden = decoder.forward(tokens, plan.positions, lengths, attend_layer, *([late.step] if late else []))
     logits = decoder.logits(hidden[plan.outputs]) if len(plan.outputs) else hidden.new_empty(0, 0)
     return ForwardResult(
         list(torch.split(logits.cpu(), [spec.outputs for spec in specs])),
