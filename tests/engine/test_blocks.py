@@ -149,3 +149,14 @@ def test_everything_is_given_back(tiny, adapter):
     run(llm)
     assert not llm._engine.parts.drafter._blocks
     assert llm.loaded.pool.free_pages == llm.loaded.pool.pages
+
+
+def test_what_pays_is_found_out(tiny, adapter):
+    """The pacer that prices nodes knows of plain steps, though masks ride on every other row without a draft."""
+    llm = flex(tiny, adapter, pacer="marginal", draft_tokens=None)
+    costs = llm._engine.parts.costs
+    llm.generate(list(range(40, 60)), SamplingParams(max_tokens=80, temperature=0.0))
+    points = [load for load, _ in costs.points()]
+    assert any(load[1] == 1 and load[2] == 0 for load in points)
+    assert any(load[1] == 1 and load[2] == 4 for load in points)
+    assert not llm._engine.parts.pacer.plain_is_unknown

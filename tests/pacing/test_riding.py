@@ -11,9 +11,9 @@ from glimpse.pacing.riding import GroupPricer, endings
 SURE = np.array([0.9, 0.8, 0.5])
 
 
-def costs(mask: float, step: float = 1.0) -> StepCosts:
-    """Steps of `step` seconds, whose mask tokens add `mask` each."""
-    found = StepCosts(1, 1, start=(step, 1e-6, mask, 1e-9, 1e-9, 1e-9, 1e-9))
+def costs(mask: float, first: float = 0.0) -> StepCosts:
+    """Steps of a second, whose mask tokens add `mask` each, and the first of them `first` more."""
+    found = StepCosts(1, 1, start=(1.0, 1e-6, mask, 1e-9, 1e-9, 1e-9, 1e-9, first))
     assert found.marginal(draft_tokens=1) == pytest.approx(mask)
     return found
 
@@ -28,6 +28,19 @@ def test_the_papers_ways(mode, wanted):
     assert GroupPricer(costs(0.1), mode).wanted([SURE, np.array([])], [100, 100], 8) == wanted
 
 
+def test_the_first_steps_of_a_kind_are_plain():
+    """Else a pacer would never know what drafting has to beat."""
+    own, empty = costs(0.1), np.array([])
+    plain = StepLoad(full_tokens=2, full_kv=200, pairs=200)
+    for mode in ("auto", "parallel", "sequential"):
+        pricer = GroupPricer(own, mode)
+        assert pricer.wanted([empty, empty], [100, 100], 8) == [(), ()]
+        assert pricer.wanted([SURE, empty], [100, 100], 8)[1] == (0,)
+    for _ in range(2):
+        own.observe(plain, 1.0)
+    assert GroupPricer(own).wanted([empty, empty], [100, 100], 8) == [(0,), (0,)]
+
+
 def test_masks_that_cost_nothing_all_ride():
     assert GroupPricer(costs(1e-9)).wanted([SURE], [100], 8) == [(0, 1, 2, 3)]
 
@@ -39,6 +52,14 @@ def test_dear_masks_ride_only_where_nothing_is_drafted():
 def test_only_likely_endings_are_worth_a_group():
     """One block is worth 2 tokens of 1 / (1 + .9 + .72 + .36) seconds, 0.67; a group of 8 costs 0.2."""
     assert GroupPricer(costs(0.025)).wanted([SURE], [100], 8) == [(2, 3)]
+
+
+def test_the_first_mask_of_a_step_has_a_price_of_its_own():
+    """All four groups gain 0.67 of a second; beside a row that makes a block anyway only the masks are paid."""
+    assert GroupPricer(costs(1e-9, first=0.6)).wanted([SURE], [100], 8) == [(0, 1, 2, 3)]
+    assert GroupPricer(costs(1e-9, first=0.7)).wanted([SURE], [100], 8) == [()]
+    both = GroupPricer(costs(1e-9, first=0.7)).wanted([SURE, np.array([])], [100, 100], 8)
+    assert both == [(0, 1, 2, 3), (0,)]
 
 
 def test_blocks_that_come_true_are_worth_more():

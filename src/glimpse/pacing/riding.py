@@ -7,7 +7,8 @@ the next step can verify a block instead of making one, which is worth what such
 
     P(just g accepted) * E[accepted of a block] * seconds a token > seconds that its masks add,
 
-all of it measured. So a row alone has groups wherever it may end, a full batch has none beside drafts.
+all of it measured, and if all groups of a step together gain more than its first mask costs. So a row alone has groups
+wherever it may end, a full batch has none beside drafts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.marginal import PLAIN_FIRST
 from glimpse.pacing.proposals import Floats
 
 MODES = ("auto", "parallel", "sequential")
@@ -39,17 +41,32 @@ class GroupPricer:
 
     def wanted(self, confidences: Sequence[Floats], lengths: Sequence[int], masks: int) -> list[tuple[int, ...]]:
         """For rows that verify drafts with these confidences over texts of these lengths: behind how many accepted
-        tokens a group of `masks` rides. A row without a draft always has its one group."""
+        tokens a group of `masks` rides. A row without a draft has its one group, but for the first steps of a kind,
+        which are plain ones."""
+        if self._plain_is_unknown(confidences, lengths):
+            return [()] * len(confidences)
         if self._mode == "parallel":
             return [tuple(range(len(row) + 1)) for row in confidences]
         if self._mode == "sequential":
             return [() if len(row) else (0,) for row in confidences]
         worth = self._accepted * self._seconds_a_token(confidences, lengths)
         prices = self._costs.marginal(draft_tokens=masks, draft_kv=np.array(lengths, np.float64))
+        gains = [endings(row) * worth - price for row, price in zip(confidences, prices, strict=True)]
+        # The first mask of a step has the layers' weights read once more; a row without a draft has it there anyway.
+        paid = any(len(row) == 0 for row in confidences)
+        first = 0.0 if paid else float(self._costs.marginal(mixed=1))
+        if sum(float(gain[gain > 0].sum()) for gain in gains) <= first:
+            gains = [np.full(len(gain), -1.0) for gain in gains]
         return [
-            tuple(np.flatnonzero(endings(row) * worth > price).tolist()) if len(row) else (0,)
-            for row, price in zip(confidences, prices, strict=True)
+            tuple(np.flatnonzero(gain > 0).tolist()) if len(row) else (0,)
+            for row, gain in zip(confidences, gains, strict=True)
         ]
+
+    def _plain_is_unknown(self, confidences: Sequence[Floats], lengths: Sequence[int]) -> bool:
+        """Whether nobody has a draft and plain steps of such rows have hardly run: pacers compare with them."""
+        read = sum(lengths)
+        plain = StepLoad(full_tokens=len(lengths), full_kv=read, pairs=read)
+        return not any(len(row) for row in confidences) and self._costs.seen(plain) < PLAIN_FIRST
 
     def _seconds_a_token(self, confidences: Sequence[Floats], lengths: Sequence[int]) -> float:
         """What a token of this step takes, its expected ones."""

@@ -36,7 +36,8 @@ def calibrated(hidden: Tensor, bonus: Tensor, tensors: Mapping[str, Tensor]) -> 
     """Hidden states [rows, size, hidden] of masks, once the embedding `bonus` [rows, hidden] is known.
 
     "Bonus-guided calibration": a group was drafted before the token that it begins after was known. Two layers on
-    [bonus; hidden], added to the hidden states; the paper's own end in the vocabulary, at 29 times the size for the demo model.
+    [bonus; hidden], added to the hidden states; the paper's own end in the vocabulary, at 29 times the size for the
+    demo model.
     """
     enter, bias, leave = (tensors[name] for name in CALIBRATOR)
     both = torch.cat([bonus[:, None].expand_as(hidden), hidden], -1)
