@@ -92,8 +92,8 @@ def answers(llm: LLM, prompts: Sequence[list[int]], tokens: int) -> list[int]:
     return [token for ids, out in zip(prompts, outs, strict=True) for token in (*ids, *out.token_ids)]
 
 
-def train(llm: LLM, name: str, options: argparse.Namespace, seconds: float) -> bool:
-    """Trains one variant, for so long; whether it is done."""
+def train(llm: LLM, name: str, options: argparse.Namespace, seconds: float) -> list[tuple[float, float, int]] | None:
+    """Trains one variant, for so long; what its confidences are worth (`Trainer.reliability`) when it is done."""
     checkpoint, recipe = llm.loaded.checkpoint, Recipe(**(VARIANTS[name] | options.set))
     corpus = read_corpus(options.work / "texts", checkpoint.tokenizer, recipe.length, checkpoint.spec.vocab_size)
 
@@ -101,7 +101,8 @@ def train(llm: LLM, name: str, options: argparse.Namespace, seconds: float) -> b
         print(f"{name}: {point.step} steps, loss {point.loss:.3f}, held out {point.held_loss:.3f}, "
               f"accepted {point.accepted:.2f}", flush=True)  # fmt: skip
 
-    return Trainer(checkpoint, corpus, recipe, adapter_of(name, options)).run(hear, every=250, seconds=seconds)
+    trainer = Trainer(checkpoint, corpus, recipe, adapter_of(name, options))
+    return trainer.reliability() if trainer.run(hear, every=250, seconds=seconds) else None
 
 
 def adapter_of(name: str, options: argparse.Namespace) -> Path:
@@ -141,11 +142,13 @@ def measure(llm: LLM, options: argparse.Namespace, journal: Journal) -> None:
         left = options.seconds - (time.perf_counter() - started)
         if name in journal.cells or left <= 0:
             continue
-        if train(llm, name, options, left):
+        reliability = train(llm, name, options, left)
+        if reliability is not None:
             file = adapter_of(name, options)
             block = llm.variant(drafter="block", adapter=str(file), pacer="fixed", draft_tokens=64)
             last = json.loads(file.with_name(f"{file.name}.log").read_text().splitlines()[-1])
-            facts = {"point": last, "megabytes": file.stat().st_size / 1e6, "recipe": VARIANTS[name] | options.set}
+            facts = {"point": last, "megabytes": file.stat().st_size / 1e6, "recipe": VARIANTS[name] | options.set,
+                     "reliability": reliability}  # fmt: skip
             journal.add(name, facts | judge(block, prompts, options.tokens))
 
 

@@ -33,6 +33,7 @@ def test_recipes_are_trained_and_judged(asked, tmp_path):
     for run in result.runs[2:]:
         assert run["point"]["step"] == 3
         assert run["greedy"]["rounds"] > 0
+        assert run["reliability"]
     assert all(target.ok for target in result.targets)
 
 

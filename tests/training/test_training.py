@@ -134,6 +134,15 @@ def test_the_loss_falls_and_blocks_come_true(checkpoint, corpus, tmp_path):
     assert adapter.config.recipe["steps"] == 120
 
 
+def test_confidences_are_compared_with_what_came(checkpoint, corpus, tmp_path):
+    trainer = Trainer(checkpoint, corpus, replace(RECIPE, steps=1), tmp_path / "a")
+    found = trainer.reliability()
+    judged = trainer._held_out()
+    assert sum(count for _, _, count in found) == judged.right.numel()
+    assert sum(share * count for _, share, count in found) == pytest.approx(float(judged.right.sum()))
+    assert all(place / 10 <= said <= (place + 1) / 10 for said, _, _ in found for place in [int(10 * said)])
+
+
 def test_another_recipe_does_not_go_on(checkpoint, corpus, tmp_path):
     trained(checkpoint, corpus, tmp_path / "a", seconds=0.0)
     with pytest.raises(ArgumentError, match=r"text or recipe \(rank 4, now 2\)"):

@@ -16,7 +16,7 @@ from glimpse.drafting.block.adapter import BlockConfig, write_adapter
 from glimpse.errors import GlimpseError
 from glimpse.model import Checkpoint
 from glimpse.training.frozen import read, trainable
-from glimpse.training.masks import branch_points, fresh_tensors, judge
+from glimpse.training.masks import Judged, branch_points, fresh_tensors, judge
 from glimpse.training.recipe import Recipe
 from glimpse.training.state import State
 from glimpse.training.texts import Corpus
@@ -97,21 +97,36 @@ class Trainer:
 
     def held(self) -> tuple[float, Tensor]:
         """(loss, [size] share of groups that are right up to each place) of text held out."""
-        generator, losses, runs = torch.Generator().manual_seed(self.recipe.seed), [], []
+        judged = self._held_out()
+        runs = judged.right.long().cumprod(-1).flatten(0, 1).float()
+        return float((judged.loss * self._weights).sum(-1).mean()), runs.mean(0).cpu()
+
+    def reliability(self, bins: int = 10) -> list[tuple[float, float, int]]:
+        """What confidences are worth on held-out text: for each tenth of their range that has any, the mean confidence,
+        the share of its tokens that are the text's, and how many they are."""
+        judged = self._held_out()
+        said, right = judged.confidence.flatten().cpu(), judged.right.flatten().float().cpu()
+        place = (said * bins).long().clamp_max(bins - 1)
+        found = [(said[place == one], right[place == one]) for one in range(bins)]
+        return [(float(a.mean()), float(b.mean()), len(a)) for a, b in found if len(a)]
+
+    def _held_out(self) -> Judged:
+        """The groups of some held-out sequences, at places that are always the same."""
+        generator = torch.Generator().manual_seed(self.recipe.seed)
         with torch.no_grad():
-            for tokens in torch.split(self._corpus.held[:HELD], 1):
-                branches = branch_points(1, self.recipe, generator)
-                judged = self._judge(tokens, branches)
-                losses.append((judged[0] * self._weights).sum(-1).mean())
-                runs.append(judged[1].long().cumprod(-1).flatten(0, 1).float())
-        return float(torch.stack(losses).mean()), torch.cat(runs).mean(0).cpu()
+            found = [
+                self._judge(tokens, branch_points(1, self.recipe, generator))
+                for tokens in torch.split(self._corpus.held[:HELD], 1)
+            ]
+        columns = zip(*((one.loss, one.right, one.confidence) for one in found), strict=True)
+        return Judged(*(torch.cat(parts) for parts in columns))
 
     def _step(self) -> float:
         step, recipe = self.state.steps, self.recipe
         generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
         chosen = torch.randint(len(self._corpus.train), (recipe.sequences,), generator=generator)
         branches = branch_points(len(chosen), recipe, generator)
-        loss = (self._judge(self._corpus.train[chosen], branches)[0] * self._weights).sum(-1).mean()
+        loss = (self._judge(self._corpus.train[chosen], branches).loss * self._weights).sum(-1).mean()
         value = float(loss.detach())
         if not math.isfinite(value):
             raise GlimpseError(f"step {step}: the loss is {value}; try a lower rate than {recipe.rate}")
@@ -124,12 +139,9 @@ class Trainer:
         self.state.steps += 1
         return value
 
-    def _judge(self, tokens: Tensor, branches: Tensor) -> tuple[Tensor, Tensor]:
+    def _judge(self, tokens: Tensor, branches: Tensor) -> Judged:
         reading = read(self._target, tokens, self.config.first)
-        judged = judge(
-            self._decoder, self.config, self.state.tensors, reading, tokens, branches, self.recipe.distil
-        )  # fmt: skip
-        return judged.loss, judged.right
+        return judge(self._decoder, self.config, self.state.tensors, reading, tokens, branches, self.recipe.distil)
 
     def _save(self, hear: Hear, loss: float, seconds: float) -> None:
         write_adapter(self.out, self.config, self.state.tensors)

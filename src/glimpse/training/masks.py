@@ -24,6 +24,8 @@ class Judged:
     loss: Tensor
     right: Tensor
     """bool: the mask's likeliest token is the text's."""
+    confidence: Tensor
+    """float32: the probability of that token, by the mask."""
 
 
 def fresh_tensors(decoder: Decoder, config: BlockConfig, stream: Tensor, seed: int) -> dict[str, Tensor]:
@@ -69,8 +71,8 @@ def judge(
     loss = (1 - distil) * F.nll_loss(logp, answers, reduction="none")
     if distil:
         loss = loss + distil * _divergence(decoder, reading, places, logp)
-    right = logp.argmax(-1) == answers
-    return Judged(loss.view(places.shape), right.view(places.shape))
+    best, token = logp.detach().max(-1)
+    return Judged(*(found.view(places.shape) for found in (loss, token == answers, best.exp())))
 
 
 def _masks(

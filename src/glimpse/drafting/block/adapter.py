@@ -82,6 +82,7 @@ def save_whole(path: Path, tensors: dict[str, Tensor], facts: Mapping[str, Any])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, part, {_ENTRY: json.dumps(facts, sort_keys=True)})
+        part.chmod(0o644)
         part.replace(path)
     except (OSError, SafetensorError) as error:
         part.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from glimpse.model.late import LatePath
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a forward made of one row, cut to what was kept."""
+    """What a forward made of one row, cut to what was kept. Of steps that a pacer calls plain it is not told."""
 
     slot: int
     bonus: int
