@@ -92,9 +92,15 @@ def answers(llm: LLM, prompts: Sequence[list[int]], tokens: int) -> list[int]:
     return [token for ids, out in zip(prompts, outs, strict=True) for token in (*ids, *out.token_ids)]
 
 
+def settings_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What a variant changes of the recipe."""
+    steps = {"steps": options.steps} if options.steps else {}
+    return VARIANTS[name] | steps | options.set
+
+
 def train(llm: LLM, name: str, options: argparse.Namespace, seconds: float) -> list[tuple[float, float, int]] | None:
     """Trains one variant, for so long; what its confidences are worth (`Trainer.reliability`) when it is done."""
-    checkpoint, recipe = llm.loaded.checkpoint, Recipe(**(VARIANTS[name] | options.set))
+    checkpoint, recipe = llm.loaded.checkpoint, Recipe(**settings_of(name, options))
     corpus = read_corpus(options.work / "texts", checkpoint.tokenizer, recipe.length, checkpoint.spec.vocab_size)
 
     def hear(point: Point) -> None:
@@ -147,7 +153,7 @@ def measure(llm: LLM, options: argparse.Namespace, journal: Journal) -> None:
             file = adapter_of(name, options)
             block = llm.variant(drafter="block", adapter=str(file), pacer="fixed", draft_tokens=64)
             last = json.loads(file.with_name(f"{file.name}.log").read_text().splitlines()[-1])
-            facts = {"point": last, "megabytes": file.stat().st_size / 1e6, "recipe": VARIANTS[name] | options.set,
+            facts = {"point": last, "megabytes": file.stat().st_size / 1e6, "recipe": settings_of(name, options),
                      "reliability": reliability}  # fmt: skip
             journal.add(name, facts | judge(block, prompts, options.tokens))
 
@@ -191,6 +197,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=300, help="of an answer")
     parser.add_argument("--answers", type=int, default=24, help="to each question, for training")
     parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--steps", type=int, help="of every recipe, to compare many in short")
     parser.add_argument("--set", type=json.loads, default={}, help="JSON: recipe settings for all, a trial run")
     options = parser.parse_args(argv)
     unknown = [name for name in options.variants if name not in VARIANTS]
@@ -206,7 +213,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         options.model, drafter="none", pacer="fixed", device=options.device, max_batch_size=options.rows,
         max_context=options.tokens + 1024,
     )  # fmt: skip
-    header = {"suite": "block", "commit": options.commit, "tokens": options.tokens, "set": options.set}
+    header = {"suite": "block", "commit": options.commit, "tokens": options.tokens, "set": options.set,
+              "steps": options.steps}  # fmt: skip
     journal = Journal(options.work / "journal.jsonl", header)
     measure(llm, options, journal)
     print(write_result(result_of(llm, options, journal), options.out))

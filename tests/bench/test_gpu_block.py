@@ -40,7 +40,7 @@ def test_recipes_are_trained_and_judged(asked, tmp_path):
 def test_no_training_goes_on_after_the_time_and_another_run_ends_it(asked, tmp_path):
     gpu_block.main([*asked, "--variants", "base", "--seconds", "0"])
     assert len(read_result(tmp_path / "out" / "cpu-block.json").runs) == 2
-    gpu_block.main([*asked, "--variants", "base"])
+    gpu_block.main([*asked, "--variants", "base", "--steps", "9"])
     assert len(read_result(tmp_path / "out" / "cpu-block.json").runs) == 3
 
 

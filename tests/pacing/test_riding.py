@@ -28,19 +28,6 @@ def test_the_papers_ways(mode, wanted):
     assert GroupPricer(costs(0.1), mode).wanted([SURE, np.array([])], [100, 100], 8) == wanted
 
 
-def test_the_first_steps_of_a_kind_are_plain():
-    """Else a pacer would never know what drafting has to beat."""
-    own, empty = costs(0.1), np.array([])
-    plain = StepLoad(full_tokens=2, full_kv=200, pairs=200)
-    for mode in ("auto", "parallel", "sequential"):
-        pricer = GroupPricer(own, mode)
-        assert pricer.wanted([empty, empty], [100, 100], 8) == [(), ()]
-        assert pricer.wanted([SURE, empty], [100, 100], 8)[1] == (0,)
-    for _ in range(2):
-        own.observe(plain, 1.0)
-    assert GroupPricer(own).wanted([empty, empty], [100, 100], 8) == [(0,), (0,)]
-
-
 def test_masks_that_cost_nothing_all_ride():
     assert GroupPricer(costs(1e-9)).wanted([SURE], [100], 8) == [(0, 1, 2, 3)]
 

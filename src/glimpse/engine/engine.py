@@ -40,7 +40,7 @@ class Engine:
         self._residents = Residents(parts, options)
         self._running = self._residents.running
         rider = rider_of(parts.drafter)
-        riders = None if rider is None else Riders(parts.rows, rider, parts.pricer)
+        riders = None if rider is None else Riders(parts.rows, rider, parts.pricer, parts.pacer)
         self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size, riders)
         self._settler = Settler(parts, self._running, riders)
 

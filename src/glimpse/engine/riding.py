@@ -12,6 +12,7 @@ from glimpse.attention.plan import MaskGroups, RowSpec
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import BlockRider, Outcome
 from glimpse.engine.forward import ForwardResult
+from glimpse.pacing.pacer import Pacer
 from glimpse.pacing.riding import GroupPricer
 from glimpse.sampling.law import pick
 from glimpse.sampling.nodes import Nodes
@@ -22,8 +23,8 @@ from glimpse.sampling.pipeline import Sampler
 class Riders:
     """Puts a block drafter's mask groups on rows, and hands back the hidden states of what was kept."""
 
-    def __init__(self, rows: Rows, drafter: BlockRider, pricer: GroupPricer) -> None:
-        self._rows, self._drafter, self._pricer = rows, drafter, pricer
+    def __init__(self, rows: Rows, drafter: BlockRider, pricer: GroupPricer, pacer: Pacer) -> None:
+        self._rows, self._drafter, self._pricer, self._pacer = rows, drafter, pricer, pacer
 
     def board(self, specs: list[RowSpec], learning: set[int]) -> list[RowSpec]:
         """The full rows of a step, those of the slots in `learning` with what the drafter wants of them."""
@@ -31,7 +32,7 @@ class Riders:
         chosen = [spec for spec in specs if spec.slot in learning]
         drafted = [int(self._rows.draft_len[spec.slot]) for spec in chosen]
         groups: list[tuple[int, ...]] = [()] * len(chosen)
-        if path is not None and chosen:
+        if path is not None and chosen and not self._stays_plain(chosen):
             said = [
                 self._rows.draft_confidence[spec.slot, :count].double().numpy()
                 for spec, count in zip(chosen, drafted, strict=True)
@@ -43,6 +44,10 @@ class Riders:
             masks = MaskGroups(path, size, behind) if path is not None and behind else None
             riding[spec.slot] = replace(spec, masks=masks, hidden=True)
         return [riding.get(spec.slot, spec) for spec in specs]
+
+    def _stays_plain(self, specs: list[RowSpec]) -> bool:
+        """Whether the pacer still has to learn what a plain step of these rows costs: then nothing rides on it."""
+        return all(spec.count == 1 for spec in specs) and getattr(self._pacer, "plain_is_unknown", False)
 
     def alight(self, outcome: Outcome, spec: RowSpec, result: ForwardResult, place: int) -> Outcome:
         """The outcome of the row at `place` of the batch, with the hidden states of what it keeps."""

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.marginal import PLAIN_FIRST
 from glimpse.pacing.proposals import Floats
 
 MODES = ("auto", "parallel", "sequential")
@@ -41,10 +40,7 @@ class GroupPricer:
 
     def wanted(self, confidences: Sequence[Floats], lengths: Sequence[int], masks: int) -> list[tuple[int, ...]]:
         """For rows that verify drafts with these confidences over texts of these lengths: behind how many accepted
-        tokens a group of `masks` rides. A row without a draft has its one group, but for the first steps of a kind,
-        which are plain ones."""
-        if self._plain_is_unknown(confidences, lengths):
-            return [()] * len(confidences)
+        tokens a group of `masks` rides. A row without a draft always has its one group."""
         if self._mode == "parallel":
             return [tuple(range(len(row) + 1)) for row in confidences]
         if self._mode == "sequential":
@@ -61,12 +57,6 @@ class GroupPricer:
             tuple(np.flatnonzero(gain > 0).tolist()) if len(row) else (0,)
             for row, gain in zip(confidences, gains, strict=True)
         ]
-
-    def _plain_is_unknown(self, confidences: Sequence[Floats], lengths: Sequence[int]) -> bool:
-        """Whether nobody has a draft and plain steps of such rows have hardly run: pacers compare with them."""
-        read = sum(lengths)
-        plain = StepLoad(full_tokens=len(lengths), full_kv=read, pairs=read)
-        return not any(len(row) for row in confidences) and self._costs.seen(plain) < PLAIN_FIRST
 
     def _seconds_a_token(self, confidences: Sequence[Floats], lengths: Sequence[int]) -> float:
         """What a token of this step takes, its expected ones."""
