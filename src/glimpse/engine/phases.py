@@ -47,11 +47,12 @@ class PhasePlanner:
     def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int, riders: Riders | None = None) -> None:
         """`vocab` is how many token ids the target can read."""
         self._rows, self._drafter, self._pacer = rows, drafter, pacer
-        self._vocab, self._spines, self._riders = vocab, spines_of(drafter), riders
-        self._learning: set[int] = set()
-        """Slots of full rows that the drafter learns from."""
+        self._vocab, self._spines = vocab, spines_of(drafter)
         self.halted: set[int] = set()
         """Rows whose draft cannot go on (their last draft law was not finite)."""
+        self._riders = riders
+        self._learning: set[int] = set()
+        """Slots of full rows that the drafter learns from."""
 
     def plan(self, running: dict[int, Request]) -> StepPlan:
         """The next step for the running requests, by slot."""
@@ -151,11 +152,11 @@ class PhasePlanner:
     def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
         drafted = int(self._rows.draft_len[slot])
         learn = learn or drafted > 0
-        if learn:
-            self._learning.add(slot)
         wanted = self._importance(slot)
         importance = min(drafted + 1, wanted + drafted) if learn and wanted else 0
         self.halted.discard(slot)
+        if learn:
+            self._learning.add(slot)
         plan.full.append(self._spec(slot, drafted + 1, drafted + 1, importance, self._rows.tree(slot)))
 
     def _spec(self, slot: int, count: int, outputs: int, importance: int = 0, parents: Tensor | None = None) -> RowSpec:
