@@ -57,6 +57,13 @@ def test_whoever_paces(tiny, plain, adapter, pacer):
     assert run(flex(tiny, adapter, pacer=pacer, draft_tokens=None))[0] == plain
 
 
+def test_without_a_calibrator_and_through_all_layers(tiny, plain, tmp_path):
+    adapter = write_random_adapter(tmp_path / "a", tiny, inner=0, first=0, size=2)
+    tokens, counts = run(flex(tiny, adapter))
+    assert tokens == plain
+    assert counts["drafted"] > 100
+
+
 def test_plain_steps_between_blocks(tiny, plain, adapter):
     """Rows draft, verify and decode plainly at random, and blocks are cut anywhere: stale ones are never offered."""
     llm = flex(tiny, adapter)

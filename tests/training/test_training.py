@@ -143,6 +143,18 @@ def test_confidences_are_compared_with_what_came(checkpoint, corpus, tmp_path):
     assert all(place / 10 <= said <= (place + 1) / 10 for said, _, _ in found for place in [int(10 * said)])
 
 
+@pytest.mark.parametrize("changed", [{"layers": 9}, {"inner": 0}, {"distil": 0.0}, {"distil": 1.0}])
+def test_the_ends_of_a_recipe(checkpoint, corpus, tmp_path, changed):
+    """All layers, no calibrator, one half of the loss: each is trained, written and read."""
+    recipe = replace(RECIPE, steps=2, **changed)
+    done, points = trained(checkpoint, corpus, tmp_path / "a", recipe)
+    adapter = read_adapter(tmp_path / "a", checkpoint.spec, checkpoint.fingerprint)
+    assert done
+    assert points[-1].loss > 0
+    assert adapter.config.first == recipe.first_of(checkpoint.spec.layers)
+    assert adapter.tensors["calibrator.in"].shape == (recipe.inner, 2 * checkpoint.spec.hidden_size)
+
+
 def test_another_recipe_does_not_go_on(checkpoint, corpus, tmp_path):
     trained(checkpoint, corpus, tmp_path / "a", seconds=0.0)
     with pytest.raises(ArgumentError, match=r"text or recipe \(rank 4, now 2\)"):

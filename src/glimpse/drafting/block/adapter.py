@@ -35,7 +35,7 @@ class BlockConfig:
     rank: int
     """Inner width of the changes to the projections."""
     inner: int
-    """Inner width of the calibrator."""
+    """Inner width of the calibrator; 0: none."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """How it was trained, as told."""
 
@@ -138,7 +138,7 @@ def _config(path: Path, facts: Mapping[str, Any]) -> BlockConfig:
 
 
 def _check_tensors(path: Path, spec: DecoderSpec, config: BlockConfig, tensors: Mapping[str, Tensor]) -> None:
-    if not (1 <= config.size <= 64 and 0 <= config.first < spec.layers and config.rank >= 1 and config.inner >= 1):
+    if not (1 <= config.size <= 64 and 0 <= config.first < spec.layers and config.rank >= 1 and config.inner >= 0):
         raise ModelError(
             f"{path}: its config asks for blocks of {config.size} from layer {config.first} of {spec.layers}, rank "
             f"{config.rank}, inner width {config.inner}"
