@@ -119,28 +119,52 @@ def test_the_text_never_sees_the_masks(tiny, adapter, riding):
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(*kept, strict=True))
 
 
+def groups(parts, text, behind):
+    """Hidden states of groups behind some tokens of a text, from one forward of their own."""
+    rows, sequence = Rows(1, 200, 4), Sequence(parts.pool, expected=len(text))
+    rows.open(0, text, sequence, 200)
+    sequence.reserve(len(text))
+    spec = RowSpec(0, sequence, 0, len(text), masks=MaskGroups(parts.drafter.head.path, 4, behind))
+    with torch.inference_mode():
+        found = forward(parts.decoder, parts.pool, rows, [spec]).groups[0]
+    sequence.release()
+    return found
+
+
 def test_a_group_is_what_it_would_be_alone(tiny, adapter):
     """Each group sees the text up to its branch point and itself: others, and later text, change nothing."""
-    llm = flex(tiny, adapter)
-    parts, ids = llm._engine.parts, list(range(40, 53))
-
-    def groups(text, behind):
-        rows, sequence = Rows(1, 40, 4), Sequence(parts.pool, expected=20)
-        rows.open(0, text, sequence, 20)
-        sequence.reserve(len(text))
-        spec = RowSpec(0, sequence, 0, len(text), masks=MaskGroups(parts.drafter.head.path, 4, behind))
-        with torch.inference_mode():
-            found = forward(parts.decoder, parts.pool, rows, [spec]).groups[0]
-        sequence.release()
-        return found
-
+    parts, ids = flex(tiny, adapter)._engine.parts, list(range(40, 53))
     for behind in ((3, 7, 12), tuple(range(13))):  # few queries, and many, which take another way
-        together = groups(ids, behind)
+        together = groups(parts, ids, behind)
         for place in (0, len(behind) // 2, len(behind) - 1):
             end = behind[place]
-            alone = groups(ids[: end + 1], (end,))[0]
+            alone = groups(parts, ids[: end + 1], (end,))[0]
             torch.testing.assert_close(together[place], alone, rtol=1e-3, atol=1e-4)
         assert not torch.allclose(together[0], together[1], atol=1e-2)
+
+
+def test_the_next_block_is_that_of_the_group_that_came_true(tiny, adapter, monkeypatch):
+    """Whatever was accepted, the head is told of the masks behind the last token kept, and of no others."""
+    llm, told = flex(tiny, adapter, block_mode="parallel"), []
+    parts = llm._engine.parts
+    propose = parts.drafter.head.propose
+
+    def recording(seen):
+        told.extend((parts.rows.tokens[one.slot, : parts.rows.committed_len[one.slot]].tolist(), one) for one in seen)
+        return propose(seen)
+
+    monkeypatch.setattr(parts.drafter.head, "propose", recording)
+    few = [token for token in range(300) if token not in range(40, 45)]
+    params = SamplingParams(max_tokens=60, temperature=1.0, seed=4, suppress_tokens=few)
+    out = llm.generate([40, 41, 44, 42], params)[0]
+    assert out.speculation.accepted > 10
+    assert out.speculation.accepted < out.speculation.drafted
+    for text, one in told:
+        assert text[-1] == one.bonus
+        assert text[-1 - len(one.tokens) : -1] == one.tokens.tolist()
+        assert len(one.tokens) == len(one.hidden)
+        alone = groups(parts, text[:-1], (len(text) - 2,))[0]
+        torch.testing.assert_close(one.masks, alone, rtol=1e-3, atol=1e-4)
 
 
 def test_a_load_counts_the_masks(tiny, adapter):
