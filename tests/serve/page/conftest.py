@@ -8,12 +8,13 @@ import pytest
 import scripted_answers
 from fake_server import FakeServer
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
+FORMS = {"desktop": {"viewport": DESKTOP}, "phone": {"viewport": PHONE, "is_mobile": True, "has_touch": True}}
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +38,11 @@ def server():
 
 @pytest.fixture
 def open_page(chromium, server):
-    """open_page(**context options) -> the page, connected. What it asks of other hosts and its complaints fail the test."""
+    """open_page(form, **context options) -> the page, connected. Complaints, and calls to other hosts, fail the test."""
     contexts, wrongs = [], []
 
-    def make(viewport=DESKTOP, **options):
-        context = chromium.new_context(viewport=viewport, **options)
+    def make(form="desktop", **options):
+        context = chromium.new_context(**FORMS[form], **options)
         context.set_default_timeout(10_000)
         contexts.append(context)
         page = context.new_page()
@@ -49,7 +50,7 @@ def open_page(chromium, server):
         page.on("pageerror", lambda error: wrongs.append(f"uncaught: {error}"))
         page.on("console", lambda said: wrongs.append(said.text) if _complaint(said) else None)
         page.goto(server.url)
-        page.wait_for_function("document.getElementById('model').textContent !== 'connecting…'")
+        page.wait_for_selector("#model:not(:text-is('connecting…'))")
         return page
 
     yield make

@@ -1,4 +1,4 @@
-"""A small server that speaks what the page expects of `glimpse serve`, without a model: each test says what it answers."""
+"""A small server that speaks what the page expects of `glimpse serve`; each test says what it answers."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def model(name="tiny", drafters=("lookup", "none", "sparse"), pacers=("entropy",
 class _Handler(BaseHTTPRequestHandler):
     fake: FakeServer
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> object:
         if self.path == "/v1/models":
-            return self._json(200, {"object": "list", "data": self.fake.models}) if self._may() else None
+            return self._may() and self._json(200, {"object": "list", "data": self.fake.models})
         name = "index.html" if self.path == "/" else self.path.removeprefix("/static/")
         file = (PAGE / name).resolve()
         if not (file.is_relative_to(PAGE) and file.is_file()):
@@ -76,16 +76,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if not self._may():
-            return
+        if self._may():
+            self._answer(body)
+
+    def _answer(self, body: dict[str, Any]) -> None:
         self.fake.asked.append((self.path, body))
         reply = self.fake.answer(self.path, body)
         if reply.body is not None:
-            return self._json(reply.status, reply.body, reply.headers)
-        try:
+            self._json(reply.status, reply.body, reply.headers)
+        else:
             self._stream(reply)
-        except OSError:
-            self.fake.gone.set()
 
     def _may(self) -> bool:
         allowed = self.fake.key is None or self.headers.get("Authorization") == f"Bearer {self.fake.key}"
@@ -97,11 +97,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        for event in reply.events:
-            time.sleep(reply.pause)
-            data = event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n"
-            self.wfile.write(data.encode())
-            self.wfile.flush()
+        try:
+            for event in reply.events:
+                time.sleep(reply.pause)
+                data = event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n"
+                self.wfile.write(data.encode())
+        except OSError:
+            self.fake.gone.set()
 
     def _json(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
         self._send(status, json.dumps(body).encode(), {"Content-Type": "application/json"} | (headers or {}))

@@ -59,7 +59,7 @@ async function ask(path, options) {
 async function refusal(response) {
   const wait = response.headers.get("Retry-After");
   if (response.status === 429) return `The server is full${wait ? `; try again in ${wait} s` : ""}.`;
-  if (response.status === 401) return "This server asks for an API key: enter a right one under Options.";
+  if (response.status === 401) return "This server asks for an API key: enter it under Options.";
   const { error, detail } = await response.json().catch(() => ({}));
   const said = error?.message ?? (typeof detail === "string" ? detail : "");
   return said || `The server answered ${response.status} ${response.statusText} without a reason.`;

@@ -12,6 +12,9 @@ export class Composer {
     byId("file").addEventListener("change", (event) => this.#open(event.target));
     byId("sample").addEventListener("click", () => this.sample());
     this.#showMode();
+    // What is scrolled to has to stop above the composer, where that stays at the bottom.
+    const height = () => document.documentElement.style.setProperty("--composer", `${byId("composer").offsetHeight}px`);
+    new ResizeObserver(height).observe(byId("composer"));
   }
 
   get mode() {

@@ -46,9 +46,12 @@ export class Conversation {
     } finally {
       this.stopper = null;
       for (const pane of turn.panes) this.#close(pane);
-      showFigures(shown(runs));
+      if (begun(runs).length) showFigures(begun(runs));
+      else turn.element.remove(); // nothing came: what went wrong is said at the top
     }
+    const follow = turn.panes.at(-1).endInView;
     this.say.tell(showVerdict(turn, runs) ?? `Answer ${runs.at(-1).state}.`);
+    if (follow) turn.element.lastElementChild.scrollIntoView({ block: "nearest" });
     return runs.at(-1).text;
   }
 
@@ -57,14 +60,14 @@ export class Conversation {
     let drawn = 0;
     pane.begin();
     const see = (tokens) => {
-      const follow = atTheEnd();
+      const follow = pane.endInView;
       pane.show(tokens);
+      if (follow) pane.follow();
       if (spoken) for (const { text } of tokens) this.say.text(text);
-      if (performance.now() - drawn > FIGURES_EVERY) {
+      if (tokens.length && performance.now() - drawn > FIGURES_EVERY) {
         drawn = performance.now();
-        showFigures(shown(runs));
+        showFigures(begun(runs));
       }
-      if (follow) scrollTo({ top: document.documentElement.scrollHeight });
     };
     this.say.tell(`${one.run.name}: reading the prompt.`);
     await play(one, { key, signal: this.stopper.signal, see });
@@ -77,13 +80,6 @@ export class Conversation {
   }
 }
 
-/** The runs that have begun; the first, before any has. */
-function shown(runs) {
-  const begun = runs.filter((run) => run.first !== null);
-  return begun.length ? begun : runs.slice(0, 1);
-}
-
-function atTheEnd() {
-  const page = document.documentElement;
-  return page.scrollHeight - page.clientHeight - page.scrollTop < 80;
+function begun(runs) {
+  return runs.filter((run) => run.first !== null);
 }

@@ -38,6 +38,7 @@ function showNumbers(run) {
   if (told) {
     rows.push(["Drafter, pacer", [told.drafter, told.pacer].filter(Boolean).join(", ")]);
     if (told.acceptance) rows.push(["Acceptance rule", told.acceptance]);
+    if (told.lossless === false) rows.push(["Lossy", "may differ from plain decoding"]);
     if (told.drafted) {
       rows.push(["Drafts kept", `${told.accepted} of ${told.drafted} (${percent(told.accepted / told.drafted)})`]);
       rows.push(["Tokens a verification", told.mean_accepted.toFixed(2)]);
@@ -62,8 +63,8 @@ function progress(runs) {
 }
 
 function gamma(run) {
-  if (run.gammas.length < 2) return [];
   const values = run.gammas.map((one) => one.gamma);
+  if (values.length < 2 || !values.some(Boolean)) return [];
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const points = run.gammas.map((one) => ({ x: one.at, y: one.gamma }));
   const label = `Draft length over time: between ${low} and ${high}, at last ${values.at(-1)}`;

@@ -34,7 +34,7 @@ async function connect() {
   }
 }
 
-/** What the form asks for now, or null with the reason shown. */
+/** What the form asks for now. Throws an Error of one line where something is missing or out of range. */
 function question() {
   const values = settings.read();
   const options = { drafter: values.drafter, compare: settings.compare, key: settings.key };
@@ -42,11 +42,12 @@ function question() {
   if (mode === "chat") {
     if (!message) throw new Error("Write a message first.");
     const messages = [...conversation.messages, { role: "user", content: message }];
-    return { asked: message, request: chatRequest(messages, values), messages, options };
+    return { message, asked: message, request: chatRequest(messages, values), messages, options };
   }
   if (!text.trim()) throw new Error("Paste or open a document first.");
   const note = `document of ${counted(text.match(/\S+/g).length, "word")}`;
-  return { asked: message || "Continue the document.", note, request: documentRequest(text, message, values), options };
+  const asked = message || "Continue the document.";
+  return { message, asked, note, request: documentRequest(text, message, values), options };
 }
 
 async function send() {
@@ -62,15 +63,13 @@ async function send() {
 }
 
 async function answer(asked) {
-  byId("empty").hidden = true;
-  byId("clear").hidden = false;
   composer.message = "";
   composer.showBusy(true);
   try {
     const text = await conversation.ask(asked);
     if (asked.messages) conversation.messages = [...asked.messages, { role: "assistant", content: text }];
   } catch (error) {
-    if (!composer.message) composer.message = asked.asked; // to be sent again, unless another was begun
+    if (!composer.message) composer.message = asked.message; // to be sent again, unless another was begun
     throw error;
   } finally {
     composer.showBusy(false);
@@ -81,8 +80,6 @@ function restart() {
   if (conversation.busy) return say.tell("One answer at a time: stop this one first.");
   conversation.clear();
   hideError();
-  byId("empty").hidden = false;
-  byId("clear").hidden = true;
   byId("message").focus();
 }
 

@@ -20,17 +20,17 @@ export class Run {
     const tokens = arrived(chunk, choice?.text ?? choice?.delta?.content ?? "");
     this.finishReason = choice?.finish_reason ?? this.finishReason;
     this.usage = chunk.usage ?? this.usage;
-    if (tokens.length) this.#clock(tokens.length, now, chunk.glimpse?.gamma ?? null);
+    if (tokens.length) this.#clock(tokens.length, now, chunk.glimpse);
     this.tokens.push(...tokens);
     return tokens;
   }
 
-  #clock(count, now, gamma) {
+  #clock(count, now, glimpse) {
     this.first ??= now;
     this.state = "streaming";
     const at = (now - this.first) / 1000;
     this.progress.push({ at, count: this.tokens.length + count });
-    if (gamma !== null) this.gammas.push({ at, gamma });
+    if (glimpse) this.gammas.push({ at, gamma: glimpse.gamma ?? 0 }); // null: a plain step
   }
 
   end(state) {

@@ -12,6 +12,7 @@ export class Settings {
     byId("options").open = wide.matches;
     for (const id of KEPT) byId(id).addEventListener("change", () => this.#keep());
     byId("compare").addEventListener("change", () => this.#keep());
+    byId("drafter").addEventListener("change", () => this.#showCompare());
     byId("model-choice").addEventListener("change", (event) => this.#choose(event.target.value));
   }
 
@@ -34,7 +35,7 @@ export class Settings {
   }
 
   get compare() {
-    return byId("compare").checked && byId("drafter").value !== "none";
+    return byId("compare").checked && !byId("compare").disabled;
   }
 
   /** The values, null where the server is to choose. Throws an Error of one line that names a field out of range. */
@@ -58,7 +59,7 @@ export class Settings {
     const { drafters = [], pacers = [], max_context: room } = this.models.find((model) => model.id === id).glimpse ?? {};
     offerNames(byId("drafter"), drafters);
     offerNames(byId("pacer"), pacers);
-    byId("model").textContent = room ? `${id} · ${room.toLocaleString("en")} tokens of context` : id;
+    byId("model").textContent = room ? `${id} · context ${room.toLocaleString("en")}` : id;
     this.#restore();
   }
 
@@ -70,6 +71,11 @@ export class Settings {
       if (field.tagName !== "SELECT" || [...field.options].some(({ value }) => value === kept[name])) field.value = kept[name];
     }
     byId("compare").checked = kept.compare ?? false;
+    this.#showCompare();
+  }
+
+  #showCompare() {
+    byId("compare").disabled = byId("drafter").value === "none"; // that is plain decoding already
   }
 
   #keep() {

@@ -20,7 +20,7 @@ export class TokenText {
   flush() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    this.element.append(...this.pending.map(marked));
+    this.element.append(...this.pending.flatMap((token, place) => marked(token, this.pending[place - 1] ?? this.tokens.at(-1))));
     this.tokens.push(...this.pending);
     this.pending = [];
   }
@@ -31,8 +31,11 @@ const TEXTS = new WeakMap();
 /** The TokenText that an element shows, if it shows one. */
 export const textOf = (element) => TEXTS.get(element);
 
-function marked(token) {
-  const span = make("span", { className: "token", textContent: token.text });
-  span.dataset.kind = kindOf(token.from);
-  return span;
+function marked(token, before) {
+  const kind = kindOf(token.from);
+  // The space before a word is marked only inside a stretch of one kind: at its beginning it may stand at a line's end.
+  const gap = before && kindOf(before.from) === kind ? "" : token.text.match(/^ +(?=\S)/)?.[0] ?? "";
+  const span = make("span", { className: "token", textContent: token.text.slice(gap.length) });
+  span.dataset.kind = kind;
+  return gap ? [gap, span] : [span];
 }

@@ -42,6 +42,17 @@ class Pane {
     this.show();
   }
 
+  /** Whether who reads is at the end of this answer, and so wants to see it grow. */
+  get endInView() {
+    const { top } = this.state.getBoundingClientRect();
+    return top > 0 && top < innerHeight;
+  }
+
+  follow() {
+    this.tokens.flush();
+    this.state.scrollIntoView({ block: "nearest" });
+  }
+
   begin() {
     this.text.dataset.waiting = "reading the prompt…";
   }
