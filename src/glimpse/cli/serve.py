@@ -49,7 +49,7 @@ class ServerOptions:
     ] = None
     api_keys: Annotated[
         list[str],
-        option(_SERVER, f"A key that opens the API; may be repeated. Default: ${_KEY_VARIABLE}, else none is asked for.",
+        option(_SERVER, f"A key that opens the API; may be repeated. Default: ${_KEY_VARIABLE}, else none needed.",
                "--api-key"),
     ] = field(default_factory=list)  # fmt: skip
     allow_origins: Annotated[

@@ -68,7 +68,8 @@ class CompletionForm:
 
     def whole(self, index: int, output: GenerationOutput) -> Json:
         """A finished text."""
-        text, tokens, entries = output.text, output.token_ids, output.logprobs
+        text, tokens = output.text, output.token_ids
+        entries: tuple[TokenLogprob | None, ...] | None = output.logprobs
         if self._body.echo:
             text = self._prompt_text(index) + text
             if entries is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from glimpse.sampling.params import SamplingParams
 from glimpse.serve.schemas import ChatBody, CompletionBody, Generation
@@ -29,5 +30,5 @@ def chat_params(body: ChatBody) -> SamplingParams:
     return _params(body, max_tokens=most, logprobs=(body.top_logprobs or 0) if body.logprobs else None)
 
 
-def _params(body: Generation, **own: int | None) -> SamplingParams:
+def _params(body: Generation, **own: Any) -> SamplingParams:
     return SamplingParams(**{name: getattr(body, name) for name in _SHARED}, **own)

@@ -21,10 +21,12 @@ _COMMON: Mapping[str, Refusal] = {
     "store": Refusal("nothing is stored here; leave it out", (False,)),
 }
 _CHAT_ONLY = "a text model alone is served here; leave it out"
-COMPLETION: Mapping[str, Refusal] = _COMMON | {
+COMPLETION: Mapping[str, Refusal] = {
+    **_COMMON,
     "suffix": Refusal("filling in the middle is not served; leave it out", ("",)),
 }
-CHAT: Mapping[str, Refusal] = _COMMON | {
+CHAT: Mapping[str, Refusal] = {
+    **_COMMON,
     "audio": Refusal(_CHAT_ONLY),
     "modalities": Refusal(_CHAT_ONLY, (["text"],)),
     "moderation": Refusal("nothing is moderated here; leave it out"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from glimpse.errors import ArgumentError
 from glimpse.sampling.checks import Integer, Number
 
 _POSITIVE = Number(0, open_low=True)
-_CHECKS = {
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "port": Integer(0, 65535),
     "max_waiting": Integer(0),
     "max_body": Integer(1),
