@@ -84,6 +84,11 @@ class Speculation:
             self._reached_at[position] += position <= accepted
             self._accepted_at[position] += position < accepted
 
+    def drafter_at(self, position: int) -> str:
+        """Who was to draft for the output token at `position`, from 0: of "auto", the one it had chosen by then."""
+        chosen = [choice.drafter for choice in self.choices if choice.position <= position]
+        return chosen[-1] if chosen else self.drafter
+
     @property
     def rounds(self) -> int:
         """Verifications with at least one draft."""
@@ -98,6 +103,16 @@ class Speculation:
     def accepted(self) -> int:
         """Draft tokens kept; at most `drafted`."""
         return sum(self._accepted_at)
+
+    @property
+    def drafted_by_depth(self) -> list[int]:
+        """How many rounds drafted so deep: position i, from 0, of a chain or of a tree's deepest path."""
+        return list(self._drafted_at)
+
+    @property
+    def accepted_by_depth(self) -> list[int]:
+        """How many rounds kept a draft token at that depth."""
+        return list(self._accepted_at)
 
     @property
     def emitted(self) -> int:
