@@ -38,7 +38,7 @@ def server():
 
 @pytest.fixture
 def open_page(chromium, server):
-    """open_page(form, **context options) -> the page, connected. Complaints, and calls to other hosts, fail the test."""
+    """open_page(form, **context options) -> the page, connected. Complaints and calls to other hosts fail the test."""
     contexts, wrongs = [], []
 
     def make(form="desktop", **options):

@@ -58,7 +58,7 @@ class FakeServer:
 
 def model(name="tiny", drafters=("lookup", "none", "sparse"), pacers=("entropy", "fixed")) -> dict[str, Any]:
     """An entry of `GET /v1/models`."""
-    extras = {"drafters": list(drafters), "pacers": list(pacers), "max_context": 8192}
+    extras = {"drafters": list(drafters), "pacers": list(pacers), "drafter": "lookup", "max_context": 8192}
     return {"id": name, "object": "model", "glimpse": extras}
 
 

@@ -27,10 +27,8 @@ SOURCES = ["sparse", "sparse", "lookup", "target", "lookup", "lookup", "lookup",
 
 def rounds() -> list[list[tuple[str, str]]]:
     """The sample in rounds of one to five tokens, of every source."""
-    words = [
-        (word if not place else f" {word}", SOURCES[place % len(SOURCES)])
-        for place, word in enumerate(SAMPLE.split(" "))
-    ]
+    tokens = [word if not place else f" {word}" for place, word in enumerate(SAMPLE.split(" "))]
+    words = [(token, SOURCES[place % len(SOURCES)]) for place, token in enumerate(tokens)]
     cuts = [0]
     while cuts[-1] < len(words):
         cuts.append(min(len(words), cuts[-1] + 1 + (len(cuts) * 7) % 5))

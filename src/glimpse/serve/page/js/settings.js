@@ -56,9 +56,9 @@ export class Settings {
 
   #choose(id) {
     this.model = id;
-    const { drafters = [], pacers = [], max_context: room } = this.models.find((model) => model.id === id).glimpse ?? {};
-    offerNames(byId("drafter"), drafters);
-    offerNames(byId("pacer"), pacers);
+    const { drafters, pacers, drafter, pacer, max_context: room } = this.models.find((one) => one.id === id).glimpse ?? {};
+    offerNames(byId("drafter"), drafters, drafter);
+    offerNames(byId("pacer"), pacers, pacer);
     byId("model").textContent = room ? `${id} · context ${room.toLocaleString("en")}` : id;
     this.#restore();
   }
@@ -84,7 +84,8 @@ export class Settings {
   }
 }
 
-function offerNames(select, names) {
+function offerNames(select, names = [], own = null) {
+  select.options[0].textContent = own ? `server’s: ${own}` : "server’s choice";
   select.replaceChildren(select.options[0], ...names.map((name) => make("option", { value: name, textContent: name })));
   select.value = "";
 }
