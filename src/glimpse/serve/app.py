@@ -37,10 +37,12 @@ def create_app(llm: LLM, settings: ServeSettings) -> FastAPI:
     app = FastAPI(title="Glimpse", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     for module in (completions, chat, plain):
         app.include_router(module.router)
-    _add_page(app)
+    if _PAGE.is_dir():
+        _add_page(app)
     app.add_exception_handler(ApiError, _refuse)
     app.add_exception_handler(GlimpseError, _refuse)
     app.add_exception_handler(HTTPException, _refuse_route)
+    app.add_exception_handler(Exception, _refuse)  # which also logs it
     app.add_middleware(BodyLimit, most=settings.max_body)
     if settings.api_keys:
         app.add_middleware(Keys, keys=settings.api_keys)
@@ -57,7 +59,7 @@ def _add_page(app: FastAPI) -> None:
     async def page() -> Response:
         return FileResponse(_PAGE / "index.html")
 
-    app.mount("/static", StaticFiles(directory=_PAGE, check_dir=False), name="static")
+    app.mount("/static", StaticFiles(directory=_PAGE), name="static")
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 from starlette.datastructures import Headers
@@ -16,6 +18,8 @@ from glimpse.serve.errors import ApiError
 ACCESS = logging.getLogger("glimpse.access")
 _OPEN = ("/", "/health")
 _STATIC = "/static/"
+_DISCARDED, _DISCARDING = 8, 5.0
+"""How much of a body that is too large is read to its end all the same: times the limit, and seconds."""
 
 
 class Keys:
@@ -84,8 +88,21 @@ class BodyLimit:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARDING):
+                await _discard(receive, _DISCARDED * self._most)
         refusal = ApiError(413, f"the body may have at most {self._most} bytes", headers={"Connection": "close"})
         await refusal.response()(scope, receive, send)
+
+
+async def _discard(receive: Receive, most: int) -> None:
+    """Reads what is left of a body that is not too long: a client that is cut off while it sends hears no answer."""
+    got = 0
+    while got < most:
+        message = await receive()
+        got += len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
 
 
 class AccessLog:

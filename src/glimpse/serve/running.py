@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -33,6 +36,19 @@ class Server(uvicorn.Server):
             )
         )  # fmt: skip
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C end the server; they are not raised again, for all has ended well by then."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends the server; see the class."""
         served = self._app.state.served
@@ -59,8 +75,6 @@ def serve(llm: LLM, settings: ServeSettings, started: Callable[[str], None]) -> 
     started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     try:
         server.run(sockets=[listener])
-    except KeyboardInterrupt:  # uvicorn raises it again once all has ended
-        pass
     finally:
         listener.close()
 
