@@ -36,3 +36,11 @@ def test_a_context_shorter_than_its_parts_is_spread():
 def test_uneven_parts_add_up():
     shares = reads(([[list(range(100))]], 100)).shares(64)
     assert shares == pytest.approx([1 / 64] * 64)
+
+
+def test_rows_that_share_a_set_count_each():
+    shared, counted = torch.tensor([[[0]]]), Reads()
+    counted.add(shared, 4)
+    counted.add(shared, 4)
+    counted.add(torch.tensor([[[3]]]), 4)
+    assert counted.shares(4) == pytest.approx([2 / 3, 0, 0, 1 / 3])
