@@ -96,7 +96,7 @@ def test_comparing_runs_plainly_first_with_the_same_seed(page, server, ask):
     assert {kind for _, kind in kinds(page, 0)} == {"target"}
     verdict = page.locator(".verdict").text_content()
     assert verdict.startswith("1.60 times as fast as plain decoding.The same text, token for token.")
-    assert "one run after the other" in verdict
+    assert "Measured one run after the other" in verdict
 
 
 def test_a_slower_run_and_another_text_are_said(page, server, ask):
@@ -166,7 +166,23 @@ def test_another_model_brings_its_own_drafters(open_page, server, ask):
     server.models = [model(), model("other", drafters=("none",), pacers=())]
     page = open_page()
     page.select_option("#model-choice", "other")
-    assert page.locator("#drafter option").all_text_contents() == ["server’s: lookup", "none"]
+    assert page.locator("#drafter option").all_text_contents() == ["lookup (server’s)", "none"]
     assert page.locator("#pacer option").all_text_contents() == ["server’s choice"]
     ask(page)
     assert server.asked[0][1]["model"] == "other"
+
+
+def test_a_run_in_which_nothing_was_drafted_says_so(page, server, ask):
+    nothing = {"drafted": 0, "accepted": 0, "drafted_by_depth": [], "accepted_by_depth": [], "mean_accepted": 1.0}
+    rounds = [[("Light", "target")], [(" falls", "target")]]
+    server.answer = lambda path, body: answer(path, body, rounds=rounds, **nothing)
+    ask(page)
+    assert page.locator("#numbers dd").last.text_content() == "none made"
+    assert page.locator("#fig-gamma").is_hidden()
+    assert page.locator("#fig-depth").is_hidden()
+
+
+def test_a_lossy_answer_is_called_that(page, server, ask):
+    server.answer = lambda path, body: answer(path, body, lossless=False)
+    ask(page)
+    assert "may differ from plain decoding" in page.locator("#numbers dd").all_text_contents()

@@ -32,7 +32,7 @@ def page(open_page):
 
 
 def test_offers_what_the_server_has(page):
-    assert page.locator("#drafter option").first.text_content() == "server’s: sparse"
+    assert page.locator("#drafter option").first.text_content() == "sparse (server’s)"
     assert "racer+suffix" in page.locator("#drafter option").all_text_contents()
 
 
@@ -73,7 +73,7 @@ def test_stopping_ends_the_request_on_the_server(page, server):
     page.fill("#max-tokens", "400")
     page.fill("#message", "go on")
     page.press("#message", "Enter")
-    page.wait_for_selector(".turn .token")
+    page.wait_for_selector(".turn .token", state="attached")
     page.keyboard.press("Escape")
     page.wait_for_selector("#stop", state="hidden")
     page.wait_for_timeout(300)

@@ -74,6 +74,6 @@ export class Composer {
     const chat = this.mode === "chat";
     byId("document-fields").hidden = chat;
     byId("message-label").textContent = chat ? "Message" : "Question";
-    byId("message").placeholder = chat ? "Write a message" : "Ask about the document, or leave this empty to continue it";
+    byId("message").placeholder = chat ? "Write a message" : "Ask about it, or leave empty to continue it";
   }
 }

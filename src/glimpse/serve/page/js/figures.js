@@ -39,6 +39,7 @@ function showNumbers(run) {
     rows.push(["Drafter, pacer", [told.drafter, told.pacer].filter(Boolean).join(", ")]);
     if (told.acceptance) rows.push(["Acceptance rule", told.acceptance]);
     if (told.lossless === false) rows.push(["Lossy", "may differ from plain decoding"]);
+    if (!told.drafted && !run.plain) rows.push(["Drafts", "none made"]);
     if (told.drafted) {
       rows.push(["Drafts kept", `${told.accepted} of ${told.drafted} (${percent(told.accepted / told.drafted)})`]);
       rows.push(["Tokens a verification", told.mean_accepted.toFixed(2)]);

@@ -59,7 +59,8 @@ export class Settings {
     const { drafters, pacers, drafter, pacer, max_context: room } = this.models.find((one) => one.id === id).glimpse ?? {};
     offerNames(byId("drafter"), drafters, drafter);
     offerNames(byId("pacer"), pacers, pacer);
-    byId("model").textContent = room ? `${id} · context ${room.toLocaleString("en")}` : id;
+    const more = make("span", { className: "room", textContent: room ? ` · context ${room.toLocaleString("en")}` : "" });
+    byId("model").replaceChildren(id, more);
     this.#restore();
   }
 
@@ -85,7 +86,7 @@ export class Settings {
 }
 
 function offerNames(select, names = [], own = null) {
-  select.options[0].textContent = own ? `server’s: ${own}` : "server’s choice";
+  select.options[0].textContent = own ? `${own} (server’s)` : "server’s choice";
   select.replaceChildren(select.options[0], ...names.map((name) => make("option", { value: name, textContent: name })));
   select.value = "";
 }

@@ -1,9 +1,12 @@
 /** Plain and drafted decoding of the same request: which was faster, and whether the text is the same. */
 
+const HOW =
+  "Measured one run after the other, decoding only: reading the prompt, which the second may find done, is not counted.";
+
 /** {headline, detail}, or null unless both came to their end. */
 export function verdict(plain, drafted) {
   if (plain.state !== "finished" || drafted.state !== "finished") return null;
-  const detail = `${sameText(plain, drafted)} Decoding only, one run after the other: reading the prompt is not counted.`;
+  const detail = `${sameText(plain, drafted)} ${HOW}`;
   if (!plain.rate || !drafted.rate) return { headline: "Too short to compare speeds.", detail };
   return { headline: compared(drafted.rate / plain.rate), detail };
 }
