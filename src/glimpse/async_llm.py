@@ -139,9 +139,12 @@ class AsyncLLM:
         # The seed before anything is waited for: requests get theirs in the order in which they were made.
         settled = llm._settled(single_output(params))
         llm._asked += 1
-        ids = await asyncio.to_thread(llm._ids, prompt)
-        (request,) = make_requests(llm._loaded, llm._engine, ids, settled)
-        return request
+
+        def made() -> Request:
+            (request,) = make_requests(llm._loaded, llm._engine, llm._ids(prompt), settled)
+            return request
+
+        return await asyncio.to_thread(made)
 
     def _submit(self, request: Request) -> asyncio.Queue[Progress | _End]:
         inbox: asyncio.Queue[Progress | _End] = asyncio.Queue()

@@ -8,9 +8,11 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from glimpse.llm import LLM
 from tests.serve.server import running
 from tests.tiny import write_tiny_checkpoint
+
+from glimpse.llm import LLM
+
 
 @pytest.fixture(scope="session")
 def endless_llm(tiny_folder):

@@ -8,10 +8,11 @@ import threading
 import time
 from contextlib import contextmanager
 
+from tests.serve.client import Client
+
 from glimpse.llm import LLM
 from glimpse.serve.running import Server
 from glimpse.serve.settings import ServeSettings
-from tests.serve.client import Client
 
 
 class Running:

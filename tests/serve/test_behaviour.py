@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.serve.client import Client
+from tests.serve.server import running, until
 
 import glimpse
 from glimpse.llm import LLM
-from tests.serve.client import Client
-from tests.serve.server import running, until
 
 LONG = {"prompt": "the sea", "max_tokens": 480, "temperature": 0}
 SHORT = {"prompt": "the sea", "max_tokens": 3, "temperature": 0}

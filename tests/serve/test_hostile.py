@@ -7,7 +7,6 @@ import random
 import socket
 
 import pytest
-
 from tests.serve.server import running
 
 GOOD = {"/v1/completions": {"prompt": "a", "max_tokens": 1},

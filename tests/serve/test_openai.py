@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from glimpse.sampling import SamplingParams
 
 openai = pytest.importorskip("openai", reason="the client of the extra `dev` is not installed")
@@ -58,7 +59,9 @@ def test_a_chat_is_the_offline_text(client, endless):
 
 
 def test_parts_of_a_content_are_joined(client):
-    parts = [{"role": "user", "content": [{"type": "text", "text": "tell me a tale"}, {"type": "text", "text": " now"}]}]
+    parts = [
+        {"role": "user", "content": [{"type": "text", "text": "tell me a tale"}, {"type": "text", "text": " now"}]}
+    ]
     whole = [{"role": "user", "content": "tell me a tale now"}]
     texts = [
         client.chat.completions.create(model="tiny", messages=talk, **SAMPLED).choices[0].message.content

@@ -37,6 +37,11 @@ class Tokenizer:
         self.eos_token_ids: tuple[int, ...] = () if fast.eos_token_id is None else (fast.eos_token_id,)
         self.has_chat_template: bool = bool(fast.chat_template)
 
+    @property
+    def fast(self) -> Any:
+        """The transformers tokenizer itself, for libraries that take one."""
+        return self._fast
+
     def encode(
         self, text: str, *, add_special_tokens: bool = True, parse_special: bool = False, most: int | None = None
     ) -> list[int]:

@@ -60,4 +60,5 @@ def as_api_error(error: Exception) -> ApiError:
 def _param(message: str) -> str | None:
     """Messages of options begin with their name."""
     first = message.split(" ", 1)[0].rstrip(":")
+    first = "response_format" if first == "grammar" else first
     return first if first.isidentifier() and ("_" in first or first in ("seed", "stop", "n", "temperature")) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from glimpse.sampling.params import SamplingParams
 from glimpse.serve.schemas import ChatBody, CompletionBody, Generation
+from glimpse.serve.structured import grammar_of
 
 _SHARED = tuple(
     field.name
@@ -31,4 +32,5 @@ def chat_params(body: ChatBody) -> SamplingParams:
 
 
 def _params(body: Generation, **own: Any) -> SamplingParams:
-    return SamplingParams(**{name: getattr(body, name) for name in _SHARED}, **own)
+    shared = {name: getattr(body, name) for name in _SHARED}
+    return SamplingParams(**shared, **({"grammar": grammar_of(body.response_format)} | own))
