@@ -56,9 +56,10 @@ export class Settings {
 
   #choose(id) {
     this.model = id;
-    const { drafters, pacers, drafter, pacer, max_context: room } = this.models.find((one) => one.id === id).glimpse ?? {};
-    offerNames(byId("drafter"), drafters, drafter);
-    offerNames(byId("pacer"), pacers, pacer);
+    const { drafters, pacers, drafter, max_context: room } = this.models.find((one) => one.id === id).glimpse ?? {};
+    offerNames(byId("drafter"), drafters);
+    offerNames(byId("pacer"), pacers);
+    byId("drafter").options[0].textContent = drafter ? `${drafter} (server’s)` : "server’s choice";
     const more = make("span", { className: "room", textContent: room ? ` · context ${room.toLocaleString("en")}` : "" });
     byId("model").replaceChildren(id, more);
     this.#restore();
@@ -85,8 +86,7 @@ export class Settings {
   }
 }
 
-function offerNames(select, names = [], own = null) {
-  select.options[0].textContent = own ? `${own} (server’s)` : "server’s choice";
+function offerNames(select, names = []) {
   select.replaceChildren(select.options[0], ...names.map((name) => make("option", { value: name, textContent: name })));
   select.value = "";
 }

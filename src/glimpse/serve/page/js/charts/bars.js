@@ -13,7 +13,7 @@ export function depthBars(drafted, accepted) {
   const label = `Accepted by depth. ${said}`;
   return draw(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, class: shares.length > MOST / 2 ? "dense" : "" },
     ...shares.flatMap((share, place) => bar(share, place, room)),
   );
 }
