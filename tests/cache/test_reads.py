@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 
@@ -44,3 +46,8 @@ def test_rows_that_share_a_set_count_each():
     counted.add(shared, 4)
     counted.add(torch.tensor([[[3]]]), 4)
     assert counted.shares(4) == pytest.approx([2 / 3, 0, 0, 1 / 3])
+
+
+def test_outputs_that_have_them_can_be_sent_elsewhere():
+    counted = reads(([[[0, 1]], [[0, 7]]], 8))
+    assert pickle.loads(pickle.dumps(counted)).shares(4) == counted.shares(4)

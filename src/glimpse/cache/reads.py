@@ -18,6 +18,10 @@ class Reads:
         self._newest: ref[Tensor] | None = None
         self._of_newest: NDArray[np.int64] = self._counts
 
+    def __getstate__(self) -> dict[str, object]:
+        """The counts: a set of another process is none of its."""
+        return {"_counts": self._counts, "_newest": None, "_of_newest": self._counts}
+
     def add(self, positions: Tensor, base: int) -> None:
         """A draft row that reads `positions` (`RecallSet.positions`) of the first `base` ones.
 

@@ -19,7 +19,7 @@ PAGE = Path(glimpse.__file__).parent / "serve" / "page"
 
 @dataclass
 class Reply:
-    """An answer: either `body` as JSON, or `events` one after another (dicts as JSON, strings as they are)."""
+    """An answer: either `body` as JSON, or `events` one after another (dicts as JSON, bytes as they are)."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -100,8 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for event in reply.events:
                 time.sleep(reply.pause)
-                data = event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n"
-                self.wfile.write(data.encode())
+                self.wfile.write(event if isinstance(event, bytes) else f"data: {json.dumps(event)}\n\n".encode())
         except OSError:
             self.fake.gone.set()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fake_server import Reply
 
-DONE = "data: [DONE]\n\n"
+DONE = b"data: [DONE]\n\n"
 TARGET = "target"
 
 ROUNDS = [

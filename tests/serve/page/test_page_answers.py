@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from scripted_answers import RECALLED, TEXT, answer
+import json
+
+from fake_server import model
+from scripted_answers import DONE, RECALLED, TEXT, answer, chunk
 
 
 def kinds(page, pane=0):
@@ -161,8 +164,6 @@ def test_what_a_model_writes_is_text_and_nothing_else(page, server, ask):
 
 
 def test_another_model_brings_its_own_drafters(open_page, server, ask):
-    from fake_server import model
-
     server.models = [model(), model("other", drafters=("none",), pacers=())]
     page = open_page()
     page.select_option("#model-choice", "other")
@@ -186,3 +187,16 @@ def test_a_lossy_answer_is_called_that(page, server, ask):
     server.answer = lambda path, body: answer(path, body, lossless=False)
     ask(page)
     assert "may differ from plain decoding" in page.locator("#numbers dd").all_text_contents()
+
+
+def test_events_may_come_in_any_pieces(page, server, ask):
+    def pieces(path, body):
+        reply = answer(path, body)
+        said = json.dumps(chunk([("é€😀", "target")], chat=True), ensure_ascii=False)
+        whole = f": a comment keeps the line open\r\n\r\ndata: {said}\r\n\r\n".encode() + DONE
+        reply.events = [whole[place : place + 1] for place in range(len(whole))]
+        return reply
+
+    server.answer = pieces
+    ask(page)
+    assert page.locator(".text").text_content() == "é€😀"

@@ -29,7 +29,7 @@ def ask_in_vain(page, text="hello"):
         (Reply(429, {"Retry-After": "7"}, body={"error": {}}), "The server is full; try again in 7 s."),
         (Reply(422, body={"detail": "prompt: is missing"}), "prompt: is missing"),
         (Reply(500, body=[]), "The server answered 500 Internal Server Error without a reason."),
-        (Reply(events=["data: {oops\n\n"]), "The server sent something that is not JSON."),
+        (Reply(events=[b"data: {oops\n\n"]), "The server sent something that is not JSON."),
         (Reply(events=[{"error": {"message": "out of pages"}}]), "out of pages"),
         (Reply(events=[]), "The server ended the answer before it was complete."),
     ],
