@@ -110,6 +110,13 @@ class LLM:
         self._engine = within_memory(lambda: build_engine(loaded, options), self._device, _LESS)
         self._asked = 0
 
+    @classmethod
+    def over(cls, loaded: Loaded, options: EngineOptions, *, seed: int | None = None) -> LLM:
+        """An LLM over a checkpoint that is in memory already. Raises as the constructor does."""
+        made = cls.__new__(cls)
+        made._set_up(loaded, options, seed, lambda stage, done, total: None)
+        return made
+
     def variant(self, **options: Any) -> LLM:
         """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...).
 

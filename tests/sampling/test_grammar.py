@@ -1,4 +1,4 @@
-"""Texts that must be something: legal at every node of a tree, taken back with the drafts, the same with any drafter."""
+"""Texts that must be something: legal at every node, taken back with the drafts, the same with any drafter."""
 
 from __future__ import annotations
 

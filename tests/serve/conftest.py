@@ -38,7 +38,7 @@ def ending_llm(tmp_path_factory):
 
 
 TOOLS_TEMPLATE = (
-    "{% if tools %}{{ '<|im_start|>system\n' }}{% for tool in tools %}{{ tool.function.name }}{% endfor %}"
+    "{% if tools %}{{ '<|im_start|>system\nuse <tool_call>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
     "{{ '<|im_end|>' + '\n' }}{% endif %}"
 )
 

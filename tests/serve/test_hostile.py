@@ -13,9 +13,11 @@ GOOD = {"/v1/completions": {"prompt": "a", "max_tokens": 1},
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
         "/tokenize": {"prompt": "a"},
         "/detokenize": {"tokens": [5]}}  # fmt: skip
-ODD = [None, True, -1, 1.5, 10**400, -(10**30), "", "x", "\ud800", "a" * 5000, [], [[]], [None], {}, {"a": {}}, [1, "a"],
+ODD = [None, True, -1, 1.5, 10**400, -(10**30), "", "x", "\ud800", "a" * 5000, [], [[]], [None], {}, {"a": {}},
+       [1, "a"],
        [-1], [[1], ["a"]], {"role": "user"}, [{"role": "user"}], [{"role": "wizard", "content": "a"}],
-       [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}], 1e308, "NaN"]  # fmt: skip
+       [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}],
+       1e308, "NaN"]  # fmt: skip
 FIELDS = ["prompt", "messages", "model", "max_tokens", "temperature", "top_p", "top_k", "n", "stop", "seed", "stream",
           "logprobs", "top_logprobs", "echo", "logit_bias", "frequency_penalty", "stream_options", "response_format",
           "tools", "tool_choice", "drafter", "pacer", "acceptance", "max_draft", "speculation", "stop_token_ids",

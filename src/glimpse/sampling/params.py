@@ -91,8 +91,8 @@ class SamplingParams:
     include_stop_str_in_output: bool | None = None
     """Keep the stop text at the end of the output; unset: False."""
     grammar: Mapping[str, Any] | None = None
-    """What the text must be: `{"json_schema": SCHEMA}`, `{"regex": PATTERN}` or `{"ebnf": RULES}` (xgrammar's form, root
-    rule "root"). JSON is written without line breaks or indents. Needs the extra `serve`."""
+    """What the text must be: `{"json_schema": SCHEMA}`, `{"regex": PATTERN}` or `{"ebnf": RULES}` (in xgrammar's
+    form, from the rule "root" on). JSON is written without line breaks or indents. Needs the extra `serve`."""
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():

@@ -1,7 +1,7 @@
 """From logits to laws: every option of every row, applied to all nodes of all rows at once.
 
-The order is: repetition, frequency and presence penalties; logit_bias; masks (suppress_tokens, bad_words, min_tokens, grammar);
-temperature; min_p; top_k; top_p. Vocabulary rows that no token of the tokenizer uses never get a law at all.
+The order is: repetition, frequency and presence penalties; logit_bias; masks (suppress_tokens, bad_words, min_tokens,
+grammar); temperature; min_p; top_k; top_p. Vocabulary rows that no token of the tokenizer uses never get a law at all.
 """
 
 from __future__ import annotations

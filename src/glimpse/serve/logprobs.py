@@ -13,7 +13,7 @@ _LOWEST = -9999.0
 """What stands for the logarithm of 0, which JSON cannot hold."""
 
 
-def chat_logprobs(tokenizer: Tokenizer, entries: Sequence[TokenLogprob]) -> dict[str, object]:
+def chat_logprobs(tokenizer: Tokenizer, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
     """`choices[].logprobs` of a chat."""
     content = []
     for entry in entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,32 @@ def _message(index: int, message: Mapping[str, Any]) -> dict[str, Any]:
     if unknown is not None:
         raise refused(f"{where}", unknown, "no such key of a message is known here")
     kept = {key: value for key, value in message.items() if value is not None and key != "refusal"}
-    return kept | {"role": "system" if role == "developer" else role, "content": _content(where, message)}
+    kept |= {"role": "system" if role == "developer" else role, "content": _content(where, message)}
+    if "tool_calls" in kept:
+        kept["tool_calls"] = [
+            _call(f"{where}.tool_calls[{place}]", call) for place, call in enumerate(_calls(where, kept))
+        ]
+    return kept
+
+
+def _calls(where: str, message: Mapping[str, Any]) -> list[Any]:
+    calls = message["tool_calls"]
+    if not isinstance(calls, list) or message["role"] != "assistant":
+        raise refused(f"{where}.tool_calls", calls, "a list, in messages of the assistant")
+    return calls
+
+
+def _call(where: str, call: object) -> dict[str, Any]:
+    """A call of an earlier turn; templates take its arguments as an object."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping) or not isinstance(name, str):
+        raise refused(where, call, 'give {"id", "type": "function", "function": {"name", "arguments"}}')
+    try:
+        arguments = json.loads(function.get("arguments") or "{}")
+    except (TypeError, ValueError, RecursionError):
+        raise refused(f"{where}.function.arguments", function.get("arguments"), "a JSON text") from None
+    return {**call, "function": {"name": name, "arguments": arguments}}
 
 
 def _content(where: str, message: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -118,6 +119,8 @@ class _State(Collector):
         yield self._gauge("num_requests_waiting", "Texts without one.", sum(one.waiting for one in engines))
         used = 1 - pool.free_pages / pool.pages
         yield self._gauge("kv_cache_usage_perc", "Share of the cache's pages that are held, 1 for all.", used)
+        tasks = len(asyncio.all_tasks())
+        yield self._gauge("event_loop_tasks", "Tasks of the server's event loop: it grows only with requests.", tasks)
         counter = CounterMetricFamily(
             "glimpse:num_preemptions", "Texts put back into the queue.", labels=["model_name"]
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from glimpse.sampling.params import SamplingParams
 from glimpse.serve.schemas import ChatBody, CompletionBody, Generation
-from glimpse.serve.structured import grammar_of
+from glimpse.serve.structured import Grammar, grammar_of
 
 _SHARED = tuple(
     field.name
@@ -22,15 +22,16 @@ def completion_params(body: CompletionBody) -> SamplingParams:
     """Of each text of a completion. Raises ArgumentError naming the option that is out of range."""
     most = _COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     prompt_logprobs = body.logprobs if body.echo else None
-    return _params(body, max_tokens=most, logprobs=body.logprobs, prompt_logprobs=prompt_logprobs)
+    grammar = grammar_of(body.response_format)
+    return _params(body, grammar, max_tokens=most, logprobs=body.logprobs, prompt_logprobs=prompt_logprobs)
 
 
-def chat_params(body: ChatBody) -> SamplingParams:
-    """Of each answer of a chat. Raises as `completion_params`."""
+def chat_params(body: ChatBody, grammar: Grammar | None) -> SamplingParams:
+    """Of each answer of a chat, which must be of a grammar. Raises as `completion_params`."""
     most = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-    return _params(body, max_tokens=most, logprobs=(body.top_logprobs or 0) if body.logprobs else None)
+    return _params(body, grammar, max_tokens=most, logprobs=(body.top_logprobs or 0) if body.logprobs else None)
 
 
-def _params(body: Generation, **own: Any) -> SamplingParams:
+def _params(body: Generation, grammar: Grammar | None, **own: Any) -> SamplingParams:
     shared = {name: getattr(body, name) for name in _SHARED}
-    return SamplingParams(**shared, **({"grammar": grammar_of(body.response_format)} | own))
+    return SamplingParams(grammar=grammar, **shared, **own)

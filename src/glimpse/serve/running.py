@@ -86,6 +86,7 @@ def _bound(settings: ServeSettings) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))
+        listener.listen(_BACKLOG)  # from now on clients wait instead of being turned away
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
         raise GlimpseError(f"cannot listen at {where}: {error.strerror or error}; choose another --port") from error

@@ -60,7 +60,8 @@ class Ways:
                                 prefix_reuse=own.prefix_reuse)  # fmt: skip
         options = own.changed(**asked)
         check_names(options)
-        refuse_unused(options)
+        # The server's own options need not be of use to it, but what was asked for must be.
+        refuse_unused(EngineOptions().changed(**({"drafter": own.drafter} | asked)))
         self._refuse_lossy(options)
         return options
 
