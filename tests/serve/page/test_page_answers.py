@@ -167,7 +167,7 @@ def test_another_model_brings_its_own_drafters(open_page, server, ask):
     server.models = [model(), model("other", drafters=("none",), pacers=())]
     page = open_page()
     page.select_option("#model-choice", "other")
-    assert page.locator("#drafter option").all_text_contents() == ["lookup (server’s)", "none"]
+    assert page.locator("#drafter option").all_text_contents() == ["lookup (default)", "none"]
     assert page.locator("#pacer option").all_text_contents() == ["drafter’s own"]
     ask(page)
     assert server.asked[0][1]["model"] == "other"

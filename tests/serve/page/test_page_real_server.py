@@ -32,7 +32,7 @@ def page(open_page):
 
 
 def test_offers_what_the_server_has(page):
-    assert page.locator("#drafter option").first.text_content() == "sparse (server’s)"
+    assert page.locator("#drafter option").first.text_content() == "sparse (default)"
     assert "racer+suffix" in page.locator("#drafter option").all_text_contents()
 
 

@@ -59,7 +59,7 @@ export class Settings {
     const { drafters, pacers, drafter, max_context: room } = this.models.find((one) => one.id === id).glimpse ?? {};
     offerNames(byId("drafter"), drafters);
     offerNames(byId("pacer"), pacers);
-    byId("drafter").options[0].textContent = drafter ? `${drafter} (server’s)` : "server’s choice";
+    byId("drafter").options[0].textContent = drafter ? `${drafter} (default)` : "server’s choice";
     const more = make("span", { className: "room", textContent: room ? ` · context ${room.toLocaleString("en")}` : "" });
     byId("model").replaceChildren(id, more);
     this.#restore();

@@ -12,7 +12,7 @@ export function lineChart(series, { label, steps = false }) {
     HEIGHT - BOTTOM - (y / up) * (HEIGHT - TOP - BOTTOM),
   ];
   const lines = series.map((one) => draw("path", { class: `line ${one.name}`, d: path(one.points.map(place), steps) }));
-  const named = series.length > 1 ? series.flatMap(({ name }, row) => tag(name, TOP + 14 + 15 * row)) : [];
+  const named = series.length > 1 ? series.flatMap(({ name }, place) => tag(name, LEFT + 60 + 90 * place)) : [];
   const view = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label };
   return draw("svg", view, ...axes(across, up), ...lines, ...named);
 }
@@ -26,10 +26,10 @@ function path(places, steps) {
   return `M${x} ${y}${rest.map(([left, top]) => (steps ? `H${left}V${top}` : `L${left} ${top}`)).join("")}`;
 }
 
-/** A line and its name, where lines that rise from zero leave room. */
-function tag(name, y) {
-  const stroke = draw("path", { class: `line ${name}`, d: `M${LEFT + 8} ${y - 4}h22` });
-  return [stroke, draw("text", { class: `label-${name}`, x: LEFT + 36, y }, name)];
+/** A line and its name, below the axis. */
+function tag(name, x) {
+  const stroke = draw("path", { class: `line ${name}`, d: `M${x} ${HEIGHT - 8}h22` });
+  return [stroke, draw("text", { class: `label-${name}`, x: x + 28, y: HEIGHT - 4 }, name)];
 }
 
 function axes(across, up) {
