@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,6 @@ class Speculation:
     """How many rounds had a draft of so many nodes (a chain: tokens), 0 not included."""
     choices: list[Choice] = field(default_factory=list)
     """What the drafter `auto` chose, the first choice and every change; empty for other drafters."""
-    reads: list[int] = field(default_factory=list)
-    """How many positions its recall sets had, by equal parts of the context; empty where no draft read any, or on a
-    GPU, whose sets never come to the host."""
     _drafted_at: list[int] = field(default_factory=list, repr=False)
     _reached_at: list[int] = field(default_factory=list, repr=False)
     _accepted_at: list[int] = field(default_factory=list, repr=False)
@@ -87,16 +83,6 @@ class Speculation:
             self._drafted_at[position] += 1
             self._reached_at[position] += position <= accepted
             self._accepted_at[position] += position < accepted
-
-    def add_reads(self, counts: Sequence[int]) -> None:
-        """Adds what the recall sets of a row had, by parts of the context."""
-        self.reads = [old + new for old, new in zip_longest(self.reads, counts, fillvalue=0)]
-
-    @property
-    def recalled(self) -> list[float] | None:
-        """Which share of the draft reads fell into each part of the context; None where there were none."""
-        total = sum(self.reads)
-        return [count / total for count in self.reads] if total else None
 
     def drafter_at(self, position: int) -> str:
         """Who was to draft for the output token at `position`, from 0: of "auto", the one it had chosen by then."""

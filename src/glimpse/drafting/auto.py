@@ -129,10 +129,6 @@ class AutoDrafter:
         if self.sparse:
             self.sparse.admit(rows)
 
-    def reads_of(self, slot: int) -> list[int]:
-        """See `SparseDrafter.reads_of`; nothing where nobody drafts by forwards."""
-        return self.sparse.reads_of(slot) if self.sparse else []
-
     def choose(self, slot: int, name: str) -> None:
         """Who drafts for a row from now on; a proposal that is under way is dropped."""
         row = self._rows[slot]

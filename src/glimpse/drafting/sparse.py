@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
@@ -16,10 +15,6 @@ from glimpse.drafting.drafter import DraftContext, Outcome
 
 WINDOW = 16
 """Queries whose attention weights are summed (W in the paper)."""
-
-
-PARTS = 64
-"""Parts of a context by which reads are told."""
 
 
 class RowSets(Protocol):
@@ -62,8 +57,6 @@ class RowState:
     seen: int = 0
     """Length up to which the verified queries go."""
     recalled: RecallSet | None = None
-    reads: Tensor = field(default_factory=lambda: torch.zeros(PARTS, dtype=torch.int64))
-    """How many positions its sets had, by the part of the context they lay in."""
 
 
 class SparseDrafter:
@@ -129,18 +122,11 @@ class SparseDrafter:
         for slot in rows.slots:
             self._states.pop(slot, None)
 
-    def reads_of(self, slot: int) -> list[int]:
-        """How many positions the sets of a row have had so far, by 64ths of the context as long as it was then."""
-        reads: list[int] = self._states[slot].reads.tolist()
-        return reads
-
     def _new_sets(self) -> RowSets:
         return WindowSets(self._pool, self._budget)
 
     def _recalled(self, rows: RowView, slot: int, base: int) -> RecallSet:
         state = self._states[slot]
         if state.recalled is None:
-            positions = state.sets.positions(base)
-            state.reads += torch.bincount((positions.flatten() * PARTS // base).cpu(), minlength=PARTS)
-            state.recalled = recall(self._pool, rows.rows.sequence(slot), positions, base)
+            state.recalled = recall(self._pool, rows.rows.sequence(slot), state.sets.positions(base), base)
         return state.recalled

@@ -83,7 +83,6 @@ class Residents:
     def retire(self, slot: int) -> None:
         """Frees a row; whatever one part raises, the others are told too. Keeps the pages of a prompt read for that."""
         parts, view = self._parts, RowView(self._parts.rows, (slot,))
-        reads = getattr(parts.drafter, "reads_of", None)
         with ExitStack() as everyone:
             everyone.callback(self.running.pop, slot)
             everyone.callback(self._reading.discard, slot)
@@ -92,8 +91,6 @@ class Residents:
             everyone.callback(parts.pacer.retire, view)
             everyone.callback(parts.drafter.retire, view)
             everyone.callback(self._keep_pages, slot)
-            if reads is not None:
-                everyone.callback(lambda: self.running[slot].speculation.add_reads(reads(slot)))
 
     def publish(self) -> None:
         """Lets later requests share what has been read of the running prompts."""

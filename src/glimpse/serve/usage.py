@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from glimpse.outputs import GenerationOutput
-from glimpse.speculation import Speculation
 
 
 @dataclass(slots=True)
@@ -60,17 +59,9 @@ def speculation_of(outputs: Sequence[GenerationOutput], watch: Stopwatch) -> dic
         "mean_accepted": 1 + accepted / rounds if rounds else 1.0,
         "tokens_per_second": _speed(outputs),
         "ttft_ms": None if watch.ttft is None else 1e3 * watch.ttft,
-        "recalled": _recalled(all_of),
+        "recalled": None,
     }
     return report if first.lossless else report | {"lossless": False}
-
-
-def _recalled(all_of: Sequence[Speculation]) -> list[float] | None:
-    """Which share of the draft reads of all texts fell into each 64th of the context."""
-    total = Speculation()
-    for one in all_of:
-        total.add_reads(one.reads)
-    return total.recalled
 
 
 def _summed(columns: Sequence[Sequence[int]]) -> list[int]:

@@ -103,10 +103,6 @@ class SparseRacerDrafter:
         for slot in rows.slots:
             self._states[slot] = _RowState()
 
-    def reads_of(self, slot: int) -> list[int]:
-        """See `SparseDrafter.reads_of`."""
-        return self._sparse.reads_of(slot)
-
     def ready(self, rows: RowView) -> list[bool]:
         """True where the newest verified query has been seen."""
         return self._sparse.ready(rows)
