@@ -37,6 +37,8 @@ class Answer(Response):
             await asyncio.gather(working, leaving, return_exceptions=True)
         if left:
             self._work.served.metrics.left()
+        elif working.exception():
+            _LOG.error("an answer could not be sent: %r", working.exception())
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 from starlette.responses import Response
 
 from glimpse.errors import ArgumentError, GlimpseError, NoRoom
 from glimpse.sampling.checks import shown
+from glimpse.sampling.params import CHECKS
 
+_RENAMED = {"draft_tokens": "max_draft", "drafters": "drafter", "grammar": "response_format", "pacers": "pacer"}
+"""What options are called inside, and in the API."""
+_BEFORE = re.compile(r"^(the|each( \w+)* of) ")
+_OPTIONS = {*CHECKS, *_RENAMED.values(), "acceptance", "prompt"}
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -49,7 +55,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ArgumentError):
-        return ApiError(400, str(error), param=_param(str(error)))
+        return _refusal(str(error))
     if isinstance(error, NoRoom):
         return busy(str(error), 1, status=503)
     if isinstance(error, GlimpseError):
@@ -57,8 +63,10 @@ def as_api_error(error: Exception) -> ApiError:
     return ApiError(500, "the server failed at this request; its log says why")
 
 
-def _param(message: str) -> str | None:
-    """Messages of options begin with their name."""
-    first = message.split(" ", 1)[0].rstrip(":")
-    first = "response_format" if first == "grammar" else first
-    return first if first.isidentifier() and ("_" in first or first in ("seed", "stop", "n", "temperature")) else None
+def _refusal(message: str) -> ApiError:
+    """The 400 of a message that begins with an option's name, if it does, told under the API's name of it."""
+    first = _BEFORE.sub("", message).split(" ", 1)[0].rstrip(":")
+    param = _RENAMED.get(first, first)
+    if first in _RENAMED:
+        message = param + message.removeprefix(first)
+    return ApiError(400, message, param=param if param in _OPTIONS else None)

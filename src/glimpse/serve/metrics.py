@@ -92,10 +92,13 @@ class DrafterMetrics:
         for position in range(accepted):
             metrics._at.labels(*labels, str(position)).inc()
 
+    def read(self, tokens: int) -> None:
+        """A prompt of so many tokens."""
+        self._metrics._prompt.labels(*self._labels).inc(tokens)
+
     def ended(self, output: GenerationOutput, watch: Stopwatch) -> None:
         """A text has come to its end."""
         metrics, labels, timing = self._metrics, self._labels, output.timing
-        metrics._prompt.labels(*labels).inc(output.usage.prompt_tokens)
         metrics._ended.labels(*labels, output.finish_reason).inc()
         metrics._whole.labels(*labels).observe(watch.elapsed)
         if timing.tokens_per_s:

@@ -68,10 +68,13 @@ class Ways:
     @asynccontextmanager
     async def engine(self, options: EngineOptions) -> AsyncIterator[AsyncLLM]:
         """The engine of these options while the block runs. Raises ApiError (429) where too many others are at work."""
-        async with self._lock:
-            way = self._ways.get(options) or await self._make(options)
-            self._ways[options] = self._ways.pop(options)  # the last is the one used last
-            way.users += 1
+        way = self._ways.get(options)
+        if way is None:
+            async with self._lock:
+                way = self._ways.get(options) or await self._make(options)
+        # Nothing is waited for between finding it and using it, so it cannot be closed meanwhile.
+        self._ways[options] = self._ways.pop(options)  # the last is the one used last
+        way.users += 1
         try:
             yield way.engine
         finally:

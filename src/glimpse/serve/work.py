@@ -63,6 +63,8 @@ class Work:
                     metrics.committed(chunk, self.watch)
                 if chunk.output is not None:
                     self.outputs[index] = chunk.output
+                    if index % self.n == 0:  # its texts share what was read of a prompt
+                        metrics.read(chunk.output.usage.prompt_tokens)
                     metrics.ended(chunk.output, self.watch)
                     self.served.gate.took(self.watch.elapsed)
                 yield index, chunk
