@@ -82,7 +82,7 @@ def test_counters_add_up(answered):
 
 def test_nothing_is_held_when_nobody_asks(answered):
     metrics = answered[1]
-    for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
+    for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "request_disconnected_total"):
         assert value(metrics, name) == 0
 
 

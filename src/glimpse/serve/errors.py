@@ -50,6 +50,11 @@ def busy(message: str, seconds: int, *, status: int = 429) -> ApiError:
     return ApiError(status, message, code="busy", headers={"Retry-After": str(seconds)})
 
 
+def unknown_model(asked: str, name: str) -> ApiError:
+    """The 404 of a model that is not served."""
+    return ApiError(404, f"model {ascii(asked)[:100]}: this server has {name!r}", param="model", code="model_not_found")
+
+
 def as_api_error(error: Exception) -> ApiError:
     """What the client is told of an error of the engine; the details of an unforeseen one stay in the server's log."""
     if isinstance(error, ApiError):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from glimpse.serve.errors import ApiError, busy, refused
+from glimpse.serve.errors import busy, refused
 
 _LONGEST = 60
 _SMOOTH = 0.1
@@ -48,8 +48,3 @@ class Gate:
     def retry_after(self) -> int:
         """Whole seconds after which a row may be free: what a text takes lately, over the rows."""
         return min(_LONGEST, max(1, math.ceil(self._seconds / self.rows)))
-
-
-def unknown_model(asked: str, name: str) -> ApiError:
-    """The 404 of a model that is not served."""
-    return ApiError(404, f"model {ascii(asked)[:100]}: this server has {name!r}", param="model", code="model_not_found")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from glimpse.llm import LLM
 from glimpse.model.tokenizer import Tokenizer
-from glimpse.serve.gate import Gate, unknown_model
+from glimpse.serve.errors import unknown_model
+from glimpse.serve.gate import Gate
 from glimpse.serve.metrics import Metrics
 from glimpse.serve.settings import ServeSettings
 from glimpse.serve.ways import Ways
