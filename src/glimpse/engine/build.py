@@ -135,7 +135,9 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)
     store = loaded.store(options.suffix_store, options.suffix_store_tokens)
-    sampler = Sampler(loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size)
+    sampler = Sampler(
+        loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size, grammars=loaded.grammars
+    )
     target = Target(decoder, loaded.checkpoint.fingerprint, BlockDraws(sampler, rule), options.adapter)
     drafter = build_drafter(
         DraftContext(

@@ -66,6 +66,9 @@ class PhasePlanner:
                 budget -= self._plan_prompt(plan, slot, pending, request)
         if decoding:
             self._plan_decoding(plan, RowView(self._rows, tuple(decoding)), running)
+        for spec in plan.draft:
+            if spec.recall is not None:
+                running[spec.slot].speculation.reads.add(spec.recall.positions, spec.recall.base)
         if self._riders is not None:
             plan.full = self._riders.board(plan.full, self._learning)
         return plan
