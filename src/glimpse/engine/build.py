@@ -22,6 +22,7 @@ from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
 from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
+from glimpse.sampling.noise import Role
 from glimpse.sampling.pipeline import Sampler
 
 
@@ -121,8 +122,16 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         draft_positions=budget.positions,
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
+        trees=offered.gives_tree,
+        may_drop=not (rule.needs_law and offered.has_law),
+        same_noise=rule.draft_role is Role.TARGET,
     )
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
+    if pace.drafts_at_once and not pace.may_drop and not pacer.foretells:
+        raise ArgumentError(
+            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified, and "
+            f"pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
+        )
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)

@@ -1,7 +1,8 @@
 """Drafts as large as they pay: each node is kept while its expected gain beats the marginal price of verifying it.
 
-The marginal criterion of LibraSpec (drafted blocks), for every node of a tree and over the batch: of all rows' nodes
-those are kept that together make
+The marginal criterion of LibraSpec (arXiv 2608.08721: drafted blocks), for every node of a tree and over the batch, with
+measured prices in the place of its constant (`libra` has the paper's search and why it is the same criterion): of all
+rows' nodes those are kept that together make
 
     (rows + sum of P(the text runs through node)) / (seconds of the plain step + sum of each node's seconds)
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.errors import ArgumentError
+from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust
@@ -39,19 +40,13 @@ class _RowState:
 
 
 class MarginalPacer:
-    """Takes whole drafts, prices their nodes, and keeps those that pay."""
+    """Takes whole drafts (blocks, chains, trees), prices their nodes, and keeps those that pay."""
 
     name = "marginal"
     foretells = False
     DEFAULT_MOST = 64
 
     def __init__(self, context: PaceContext) -> None:
-        """Raises ArgumentError for a drafter that needs a forward for every token."""
-        if context.can_draft and not context.drafts_at_once:
-            raise ArgumentError(
-                "pacer 'marginal' prices drafts that are there at once, and this drafter makes a token a forward; "
-                "use 'entropy' or 'fixed'"
-            )
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._costs: StepCosts = context.costs
@@ -60,8 +55,12 @@ class MarginalPacer:
 
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:
-        """With the most nodes asked for; where branches are hung on a spine, `entropy` paces the spine."""
-        return SpinePacer.build(context) if context.branches else cls(context)
+        """With the most nodes asked for; for chains that need a forward a token, and for spines with branches, whose
+        spine `entropy` paces, the pacer of their own."""
+        if context.branches:
+            return SpinePacer.build(context)
+        whole = context.drafts_at_once or not context.can_draft
+        return cls(context) if whole else MarginalChainPacer(context)
 
     def admit(self, rows: RowView) -> None:
         """Every request's drafts are trusted as the drafter says, at first."""
@@ -116,11 +115,17 @@ class MarginalPacer:
         for slot in rows.slots:
             self._states.pop(slot, None)
 
-    def _gains(self, rows: RowView, slot: int) -> Floats:
-        """[n]: P(the text runs through each node)."""
+    def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
+        """The draft that stands in a row, to be judged when the text is known; and the chance [n] that each of its nodes
+        is accepted, given that its parent is."""
         state = self._states[slot]
         state.proposal = proposal = Proposal.of(rows, slot)
-        return proposal.along(state.trust.chances(proposal))
+        return proposal, state.trust.chances(proposal)
+
+    def _gains(self, rows: RowView, slot: int) -> Floats:
+        """[n]: P(the text runs through each node)."""
+        proposal, chances = self.proposed(rows, slot)
+        return proposal.along(chances)
 
     def _price(self, length: int | Ints) -> Floats:
         """Seconds that one more token of a row of `length` adds to a step."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.proposals import Floats
 
 PLAIN_FIRST = 2
 """Plain steps that are run before the first draft; they write text like any other."""
@@ -38,6 +39,19 @@ class RoundPrices:
         lengths = rows.column(rows.rows.committed_len)
         plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
         return self._costs.seen(plain) < PLAIN_FIRST
+
+    def spent(self, rows: RowView, drafted: list[int]) -> float:
+        """Seconds of rounds that drafted so many tokens a row, side by side, and verify none of them."""
+        lengths = rows.column(rows.rows.committed_len)
+        read = sum(count * self._positions(length) for count, length in zip(drafted, lengths, strict=True))
+        drafting = self._costs.marginal(draft_tokens=sum(drafted), draft_kv=read, rounds=len(drafted))
+        plain = StepLoad(full_tokens=len(lengths), full_kv=sum(lengths), pairs=sum(lengths))
+        return self._costs.seconds(StepLoad()) * max(drafted) + float(drafting) + self._costs.seconds(plain)
+
+    def of_tokens(self, rows: RowView) -> Floats:
+        """[R]: seconds that one more token of each row adds to a verification."""
+        lengths = np.array(rows.column(rows.rows.committed_len))
+        return self._costs.marginal(full_tokens=1, full_kv=1, pairs=lengths)
 
     def _seconds(self, lengths: list[int], most: int, *, drafting: bool) -> np.ndarray:
         """[R, most + 1]: seconds that each row answers for, by the draft's length."""
