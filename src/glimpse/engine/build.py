@@ -129,8 +129,8 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
     if pace.drafts_at_once and not pace.may_drop and not pacer.foretells:
         raise ArgumentError(
-            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified, and "
-            f"pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
+            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
+            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
         )
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):

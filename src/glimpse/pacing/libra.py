@@ -9,9 +9,10 @@ where alpha bundles T_verify / (tokens a round * seconds of one more token). The
 the draft is cut there (the rollback); behind d, the draft may be as long as that (the credit), and further blocks are
 drafted as they are needed.
 
-With alpha_i = q_1 ... q_(i-1) * T(i-1) / (E(i-1) * seconds of one more token), E and T being the expected tokens and the
-seconds of a round of so many, e_i > d says exactly that d tokens have a higher rate E / T than i - 1: so all of them say
-that d is the best length so far. That form, with measured seconds, is `marginal`; the constant is what the paper runs.
+With alpha_i = q_1 ... q_(i-1) * T(i-1) / (E(i-1) * seconds of one more token), E and T being the expected tokens and
+the seconds of a round of so many, e_i > d says exactly that d tokens have a higher rate E / T than i - 1: so all of
+them say that d is the best length so far. That form, with measured seconds, is `marginal`; the constant is what the
+paper runs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def farthest(chances: Floats, alpha: float | Floats) -> int:
     for place in range(len(chances) - 1, -1, -1):
         behind = chances[place] * (1 + behind)
         worth[place] = behind
-    return int(math.floor((alpha * worth + np.arange(1, len(chances) + 1)).min()))
+    return math.floor((alpha * worth + np.arange(1, len(chances) + 1)).min())
 
 
 def search(chances: Floats, alpha: float | Floats, block: int, most: int) -> tuple[int, bool]:

@@ -1,8 +1,8 @@
 """Drafts as large as they pay: each node is kept while its expected gain beats the marginal price of verifying it.
 
-The marginal criterion of LibraSpec (arXiv 2608.08721: drafted blocks), for every node of a tree and over the batch, with
-measured prices in the place of its constant (`libra` has the paper's search and why it is the same criterion): of all
-rows' nodes those are kept that together make
+The marginal criterion of LibraSpec (arXiv 2608.08721: drafted blocks), for every node of a tree and over the batch,
+with measured prices in the place of its constant (`libra` has the paper's search, and why it is the same criterion): of
+all rows' nodes those are kept that together make
 
     (rows + sum of P(the text runs through node)) / (seconds of the plain step + sum of each node's seconds)
 
@@ -116,8 +116,8 @@ class MarginalPacer:
             self._states.pop(slot, None)
 
     def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
-        """The draft that stands in a row, to be judged when the text is known; and the chance [n] that each of its nodes
-        is accepted, given that its parent is."""
+        """The draft that stands in a row, which is judged when the text is known; and the chance [n] of each of its
+        nodes, given that its parent is accepted."""
         state = self._states[slot]
         state.proposal = proposal = Proposal.of(rows, slot)
         return proposal, state.trust.chances(proposal)

@@ -68,8 +68,8 @@ class PaceContext:
     trees: bool = False
     """Drafts may branch."""
     may_drop: bool = True
-    """Drafted tokens may be dropped for what they turned out to be. False: the acceptance rule is exact only if all that
-    was drawn is verified (DESIGN, "No anticipation")."""
+    """Drafted tokens may be dropped for what they turned out to be. False: the acceptance rule is exact only if all
+    that was drawn is verified (DESIGN, "No anticipation")."""
     same_noise: bool = True
     """Draft and target draw with the same noise (`coupled`), so a draft token stands or falls by its margin."""
 

@@ -3,9 +3,9 @@
 LibraSpec (arXiv 2608.08721) takes the drafter's probability of a token for that. It is one only where the target draws
 with noise of its own (`matched`). Where both draw with the same noise (`coupled`), draft and target fall together on
 unlikely tokens too: one of probability 0.04 is accepted as often as most. There a token stands by its *margin*, by how
-much its score (log p plus noise) lay before the runner-up's: another wins only if the two laws differ by more than that.
-Of a greedy row it is the margin in log p. The maps below are logistic fits to drafts of book text (docs/libraspec.md);
-each request then learns where it lies beside them.
+much its score (log p plus noise) lay before the runner-up's: another wins only if the two laws differ by more than
+that. Of a greedy row it is the margin in log p. The maps below are logistic fits to drafts of book text
+(docs/libraspec.md); each request then learns where it lies beside them.
 """
 
 from __future__ import annotations
