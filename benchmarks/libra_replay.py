@@ -133,8 +133,8 @@ class Replay:
 def oracle(places: Sequence[Place], surface: RowSurface, block: float | None) -> tuple[float, list[int]]:
     """(tokens per second, best length at each place) for who knows how much of each draft is right.
 
-    The rate is the greatest over all policies that end drafts at a right token: the fixed point of "each round the length
-    whose tokens are worth most, less its seconds at the going rate" (Dinkelbach 1967).
+    The rate is the greatest over all policies that end drafts at a right token: the fixed point of "each round the
+    length whose tokens are worth most, less its seconds at the going rate" (Dinkelbach 1967).
     """
     rate, lengths = 1 / surface.full(0), [0] * len(places)
     for _ in range(12):
