@@ -19,8 +19,8 @@ from glimpse.pacing.proposals import Floats, Proposal
 from glimpse.pacing.reliability import Reliability
 
 Make = Callable[[PaceContext], Pacer]
-FIXED = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+FIXED = (0, 1, 2, 3, 4, 6, 8, 12, 16)
+THRESHOLDS = (0.6, 0.7, 0.8, 0.9)
 PLAIN, ENTROPY, MARGINAL, PAPER = "fixed 0", "entropy", "marginal", "libraspec"
 
 
@@ -128,7 +128,7 @@ CHAINS: Mapping[str, Make] = {
     "marginal, by probability": said(MarginalChainPacer),
     PAPER: LibraSpecChainPacer,
     "libraspec, by probability": said(LibraSpecChainPacer),
-    **{f"alpha {alpha:g}": partial(AlphaChain, alpha=alpha) for alpha in (1.5, 3, 5)},
+    **{f"alpha {alpha:g}": partial(AlphaChain, alpha=alpha) for alpha in (1.5, 4)},
 }
 BLOCKS: Mapping[str, Make] = {
     **{f"fixed {length}": partial(FirstOf, length=length) for length in FIXED},
@@ -137,5 +137,5 @@ BLOCKS: Mapping[str, Make] = {
     MARGINAL: MarginalPacer,
     "marginal, as it is said": Untaught,
     PAPER: LibraSpecPacer,
-    **{f"alpha {alpha:g}": partial(AlphaBlock, alpha=alpha) for alpha in (1.5, 3, 5, 10)},
+    **{f"alpha {alpha:g}": partial(AlphaBlock, alpha=alpha) for alpha in (1.5, 4, 10)},
 }

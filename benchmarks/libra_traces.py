@@ -1,6 +1,6 @@
 """Drafts from every position of a text: what a pacer of any kind would have had to decide on there.
 
-Under `coupled` and `matched` the text does not depend on what is drafted, and a recall set depends on the text alone,
+Under `coupled` the text does not depend on what is drafted, and a recall set depends on the text alone,
 so a draft begun at a position is the same whichever policy came by. All are recorded once, so policies can be replayed
 without a model and without a clock.
 """
@@ -117,14 +117,12 @@ class Recorder:
         own.drop_draft(slot)
 
 
-def recorded(
-    llm: LLM, prompts: Sequence[Sequence[int]], params: SamplingParams, most: int, rule: str = "coupled"
-) -> list[dict[str, Any]]:
+def recorded(llm: LLM, prompts: Sequence[Sequence[int]], params: SamplingParams, most: int) -> list[dict[str, Any]]:
     """One text a prompt, its drafts of `most` tokens from every position as `Start.as_json`, and its repetitiveness.
 
     `params.max_tokens` positions are recorded, and as much text more as judges the last of them.
     """
-    arm = llm.variant(drafter="sparse", pacer="fixed", draft_tokens=most, acceptance=rule)
+    arm = llm.variant(drafter="sparse", pacer="fixed", draft_tokens=most)
     recorder = Recorder(most, params.max_tokens)
     arm._engine = Engine(replace(parts_of(arm), pacer=recorder), arm.options)
     given = {name: value for name, value in params.as_dict().items() if value is not None}
