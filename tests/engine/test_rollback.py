@@ -89,6 +89,15 @@ def test_the_text_does_not_depend_on_what_is_given_back(tiny, plain, rule):
     assert pacer.dropped > 0
 
 
+def test_who_does_not_roll_back_is_not_asked_to(tiny, monkeypatch):
+    monkeypatch.setattr(Choosy, "rolls_back", False)
+    pacer = Choosy(4)
+    other = with_parts(tiny, pacing=pacer, drafter="sparse", acceptance="rejection", draft_tokens=4)
+    outputs = other.generate([PROMPT], SamplingParams(max_tokens=12, temperature=0.8, seed=4))
+    assert outputs[0].speculation.drafted == outputs[0].speculation.draft_steps > 0
+    assert not pacer.dropped
+
+
 @pytest.mark.parametrize("rule", EXACT)
 @pytest.mark.parametrize("pacer", PACERS)
 @pytest.mark.parametrize("drafter", ["sparse", "lookup"])
