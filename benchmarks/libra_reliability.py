@@ -112,6 +112,7 @@ def _panel(name: str, beliefs: dict[str, Judged], left: float) -> str:
     parts.append(
         text.format(left + _SIDE / 2, _PAD + _SIDE + 34, "middle", "#222222", "believed (tenths of the tokens)")
     )
+    parts.append(text.format(left - 24, _PAD - 14, "start", "#222222", "accepted"))
     for tick in (0, 0.5, 1):
         parts.append(text.format(left + _SIDE * tick, _PAD + _SIDE + 16, "middle", "#222222", f"{tick:g}"))
         parts.append(text.format(left - 6, _PAD + _SIDE * (1 - tick) + 4, "end", "#222222", f"{tick:g}"))
