@@ -91,6 +91,7 @@ class Steps:
             full_kv=sum(length + tokens - 1 for tokens, length in reading),
             pairs=sum(tokens * length for tokens, length in reading),
             rounds=sum(want >= Want.ADD for want in mixture.wants),
+            mixed=int(bool(drafting and reading)),
         )
 
 
