@@ -60,7 +60,7 @@ SUITE = Suite(
         "passages": 12,
         "positions": 96,
         "most": 16,
-        "modes": {"T=0.7": 12, "greedy": 12},
+        "modes": {"T=0.7": 8, "greedy": 8},
     },
     quick={"prompt": 200, "passages": 4, "positions": 8, "most": 4, "modes": {"T=0.7": 4, "greedy": 4}},
     body=body,

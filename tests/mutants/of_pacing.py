@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut at the most hopeful token", "the search goes as far as any token asks, not as far as all allow",
-        "glimpse.pacing.libra:farthest", ".min())", ".max())",
+        "glimpse.pacing.libra:farthest", ".min()))", ".max()))",
         "pacing/test_libra.py::test_by_hand[chances4-2]",
     ),
     Mutant(

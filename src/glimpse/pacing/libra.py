@@ -36,7 +36,7 @@ def farthest(chances: Floats, alpha: float | Floats) -> int:
     for place in range(len(chances) - 1, -1, -1):
         behind = chances[place] * (1 + behind)
         worth[place] = behind
-    return math.floor((alpha * worth + np.arange(1, len(chances) + 1)).min())
+    return math.floor(float((alpha * worth + np.arange(1, len(chances) + 1)).min()))
 
 
 def search(chances: Floats, alpha: float | Floats, block: int, most: int) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""LibraSpec's pacers on the device's rounds: no margins are told and nothing is given back, and the text is the same."""
+"""LibraSpec's pacers on the device: no margins are told, nothing is given back, and the text is the same."""
 
 from __future__ import annotations
 
