@@ -4,7 +4,8 @@ Replayed: the pacers' own code over the drafts that `benchmarks.libra_record` re
 priced by the step-time surfaces measured on an H200 and on this project's CPU, so no clock is read. *Chains* are
 drafted a token a step, as `sparse` drafts. *Blocks* are the same drafts as if they had come 16 at a time for the price
 that the paper gives for DFlash, each token with the chance that its margin says: what a block drafter with such
-confidences would gain.
+confidences would gain. *Raw blocks* come with the probabilities of the tokens drawn instead, which say little under
+`coupled`: what calibration is worth.
 
 The first passages, which the maps of `pacing/reliability.py` were fitted to, are left out. Intervals are bootstrapped
 over passages.
@@ -59,8 +60,8 @@ def with_margins(texts: Texts) -> Texts:
 
 def replayed(texts: Texts, surface: RowSurface, kind: str, settings: Mapping[str, int]) -> dict:
     """Every arm on one surface: speed over plain decoding, by text too; and the oracle's."""
-    block = BLOCK * surface.full(0) if kind == "blocks" else None
-    requests = sequences(with_margins(texts) if block else texts, settings["requests"])
+    block = None if kind == "chains" else BLOCK * surface.full(0)
+    requests = sequences(with_margins(texts) if kind == "blocks" else texts, settings["requests"])
     known = [oracle(places, surface, block) for places in requests]
     arms = {}
     for name, make in (BLOCKS if block else CHAINS).items():
@@ -174,6 +175,7 @@ SUITE = Suite(
         "surfaces": {
             "chains": ["h200 demo 8000x64", "h200 llama-3.1-8b 8000x64", "h200 1.7b 32000x16", "cpu demo 4000x1"],
             "blocks": ["h200 demo 8000x8", "h200 demo 8000x64", "h200 llama-3.1-8b 8000x16", "cpu demo 4000x1"],
+            "raw blocks": ["h200 demo 8000x64", "cpu demo 4000x1"],
         },
         "requests": 3,
     },

@@ -70,6 +70,10 @@ class Untaught(MarginalPacer):
         return proposal, np.minimum(proposal.said, 0.98)
 
 
+class UntaughtPaper(Untaught, LibraSpecPacer):
+    """LibraSpec as published: its constant, and the drafter's word."""
+
+
 class Fixed(Reliability):
     """Learns nothing."""
 
@@ -137,5 +141,6 @@ BLOCKS: Mapping[str, Make] = {
     MARGINAL: MarginalPacer,
     "marginal, as it is said": Untaught,
     PAPER: LibraSpecPacer,
+    "libraspec, as it is said": UntaughtPaper,
     **{f"alpha {alpha:g}": partial(AlphaBlock, alpha=alpha) for alpha in (1.5, 4, 10)},
 }
