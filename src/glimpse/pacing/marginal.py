@@ -18,16 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust
+from glimpse.pacing.proposals import Floats, Proposal, Trust
 from glimpse.pacing.spine import SpinePacer
-from glimpse.pacing.worth import worthwhile
+from glimpse.pacing.worth import token_prices, worthwhile
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -84,7 +82,7 @@ class MarginalPacer:
         """For a row of `length` among the rows last decided on, in seconds: its share of a plain step, its share of a
         step that nodes are added to, and what one node adds."""
         begin, plain = self._seconds()
-        return plain / self._decoding, begin / self._decoding, max(float(self._price(length)), 1e-12)
+        return plain / self._decoding, begin / self._decoding, max(float(token_prices(self._costs, length)), 1e-12)
 
     def adopt(self, slot: int, trust: Trust) -> None:
         """Trusts a row's nodes by what was learned elsewhere, and goes on learning there."""
@@ -95,7 +93,7 @@ class MarginalPacer:
         gains = [self._gains(rows, slot) for slot in rows.slots]
         if self.plain_is_unknown:
             return [0] * len(rows)
-        prices = self._price(np.array(rows.column(rows.rows.committed_len)))
+        prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
         worth = worthwhile(gains, prices, self._decoding, self._seconds())
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
@@ -126,10 +124,6 @@ class MarginalPacer:
         """[n]: P(the text runs through each node)."""
         proposal, chances = self.proposed(rows, slot)
         return proposal.along(chances)
-
-    def _price(self, length: int | Ints) -> Floats:
-        """Seconds that one more token of a row of `length` adds to a step."""
-        return self._costs.marginal(full_tokens=1, full_kv=1, pairs=length)
 
     def _seconds(self) -> tuple[float, float]:
         """Of the step that nodes are added to, and of the plain step."""

@@ -15,6 +15,7 @@ from glimpse.cache.rows import RowView
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.proposals import Floats
 from glimpse.pacing.strides import Yields
+from glimpse.pacing.worth import token_prices
 
 PLAIN_FIRST = 2
 """Plain steps that are run before the first draft; they write text like any other."""
@@ -58,9 +59,8 @@ class RoundPrices:
         return self._costs.seconds(StepLoad()) * max(drafted) + float(drafting) + self._costs.seconds(plain)
 
     def of_tokens(self, rows: RowView) -> Floats:
-        """[R]: seconds that one more token of each row adds to a verification."""
-        lengths = np.array(rows.column(rows.rows.committed_len))
-        return self._costs.marginal(full_tokens=1, full_kv=1, pairs=lengths)
+        """[R]: as `token_prices`, of these rows."""
+        return token_prices(self._costs, rows.column(rows.rows.committed_len))
 
     @property
     def _step(self) -> float:
