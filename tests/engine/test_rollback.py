@@ -19,11 +19,12 @@ from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.chains import chain
 from glimpse.errors import ArgumentError
+from glimpse.pacing import PACERS
 from glimpse.pacing.pacer import Action, chain_pacer_of
 from glimpse.sampling import SamplingParams
 
 EXACT = ("coupled", "matched")
-PACERS = ("marginal", "libraspec")
+NAMES = ("marginal", "libraspec")
 
 
 def likes(token: int) -> bool:
@@ -99,7 +100,7 @@ def test_who_does_not_roll_back_is_not_asked_to(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize("rule", EXACT)
-@pytest.mark.parametrize("pacer", PACERS)
+@pytest.mark.parametrize("pacer", NAMES)
 @pytest.mark.parametrize("drafter", ["sparse", "lookup"])
 def test_the_pacers_texts_are_plain_decodings(tiny, plain, drafter, pacer, rule):
     other = tiny.variant(drafter=drafter, pacer=pacer, acceptance=rule, draft_tokens=6)
@@ -168,10 +169,14 @@ def test_rollback_under_rejection_is_biased(llm, rule, fits):
     assert (binomtest(sum(map(likes, seconds)), len(seconds), liked).pvalue > 1e-4) == fits
 
 
-def test_what_is_not_exact_is_refused_in_one_line(tiny):
+def test_what_is_not_exact_is_refused_in_one_line(tiny, monkeypatch):
     with pytest.raises(ArgumentError, match="exact only if all that was drawn is verified") as refused:
         tiny.variant(drafter="sparse", pacer="libraspec", acceptance="rejection")
     assert "\n" not in str(refused.value)
+    monkeypatch.setitem(PACERS.builtin, "choosy", f"{__name__}:Choosy")
+    with pytest.raises(ArgumentError, match="pacer 'choosy' drops some of it"):
+        tiny.variant(drafter="sparse", pacer="choosy", acceptance="rejection")
+    tiny.variant(drafter="sparse", pacer="choosy", acceptance="matched")
     causal = tiny.variant(drafter="sparse", pacer="marginal", acceptance="rejection")._engine.parts.pacer
     assert not chain_pacer_of(causal).rolls_back
 

@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "drawn blocks cut", "whole drafts that were drawn from a law are cut under rejection",
-        "glimpse.engine.build:make_parts", "not pacer.foretells:\n        raise", "pacer.foretells:\n        raise",
+        "glimpse.engine.build:_refuse_dropping", "not pacer.foretells if pace.drafts_at_once else", "",
         "engine/test_rollback.py::test_whole_drafts_that_were_drawn_are_verified_whole_or_refused",
     ),
     Mutant(

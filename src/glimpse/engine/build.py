@@ -68,6 +68,17 @@ def _refuse_pacer(drafter: Any, options: EngineOptions) -> None:
         )
 
 
+def _refuse_dropping(pace: PaceContext, pacer: Pacer, options: EngineOptions) -> None:
+    """Where all that was drawn has to be verified: whole drafts are trimmed unless the pacer foretells, chains where it
+    rolls back."""
+    drops = not pacer.foretells if pace.drafts_at_once else getattr(pacer, "rolls_back", False)
+    if drops and not pace.may_drop:
+        raise ArgumentError(
+            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
+            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
+        )
+
+
 def _refuse_store(drafter: Any, options: EngineOptions) -> None:
     if options.suffix_store is not None and not getattr(drafter, "stores", False):
         raise ArgumentError(
@@ -127,11 +138,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         same_noise=rule.draft_role is Role.TARGET,
     )
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
-    if pace.drafts_at_once and not pace.may_drop and not pacer.foretells:
-        raise ArgumentError(
-            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
-            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
-        )
+    _refuse_dropping(pace, pacer, options)
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)
