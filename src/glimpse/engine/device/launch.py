@@ -64,8 +64,8 @@ class Launcher:
         asked = {"drafts": Want.DRAFT in wants, "learns": max(wants) >= Want.ADD}
         return self.graphs.run((*key, *asked.values()), partial(self._mixed.get(key).run, **asked))
 
-    def trees(self, move: TreeMove) -> Ran:
-        """Verifies the rows' trees. Raises GlimpseError where the rows have none."""
+    def trees(self, move: TreeMove) -> tuple[Ran, int]:
+        """Verifies the rows' trees; with how many query tokens it ran. Raises GlimpseError where the rows have none."""
         if self._trees is None:
             raise GlimpseError("these rows verify chains only")
         return self._trees.run(move, self.graphs)
