@@ -90,6 +90,12 @@ class Unlearning(MarginalChainPacer):
             self._drawn[slot].reliability = Fixed()
 
 
+class Deaf(MarginalChainPacer):
+    """Is told no margins, as on a GPU."""
+
+    candidates = 0
+
+
 class AlphaChain(LibraSpecChainPacer):
     """With another constant."""
 
@@ -130,6 +136,7 @@ CHAINS: Mapping[str, Make] = {
     "marginal, no rollback": causal(MarginalChainPacer),
     "marginal, maps alone": Unlearning,
     "marginal, by probability": said(MarginalChainPacer),
+    "marginal, margins untold": Deaf,
     PAPER: LibraSpecChainPacer,
     "libraspec, by probability": said(LibraSpecChainPacer),
     **{f"alpha {alpha:g}": partial(AlphaChain, alpha=alpha) for alpha in (1.5, 4)},
