@@ -48,8 +48,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy; "
-            "drafter auto has its own.",
+            "Who decides how far to draft: entropy, fixed, marginal, libraspec, fleet, synchronised, feedback. "
+            "Default: entropy; drafter auto has its own.",
             "--pacer",
         ),
     ] = None

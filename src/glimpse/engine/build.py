@@ -24,6 +24,7 @@ from glimpse.pacing.pacer import PaceContext, Pacer
 from glimpse.pacing.riding import GroupPricer
 from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
+from glimpse.sampling.noise import Role
 from glimpse.sampling.pipeline import Sampler
 
 
@@ -72,6 +73,17 @@ def _refuse_pacer(drafter: Any, options: EngineOptions) -> None:
     if needed not in (None, options.paced_by) or paces != options.drafter:
         raise ArgumentError(
             f"pacer {options.pacer!r} does not go with drafter {options.drafter!r}; leave it out for the drafter's own"
+        )
+
+
+def _refuse_dropping(pace: PaceContext, pacer: Pacer, options: EngineOptions) -> None:
+    """Where all that was drawn has to be verified: whole drafts are trimmed unless the pacer foretells, chains where it
+    rolls back."""
+    drops = not pacer.foretells if pace.drafts_at_once else getattr(pacer, "rolls_back", False)
+    if drops and not pace.may_drop:
+        raise ArgumentError(
+            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
+            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
         )
 
 
@@ -129,8 +141,12 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         draft_positions=budget.positions,
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
+        trees=offered.gives_tree,
+        may_drop=not (rule.needs_law and offered.has_law),
+        same_noise=rule.draft_role is Role.TARGET,
     )
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
+    _refuse_dropping(pace, pacer, options)
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)

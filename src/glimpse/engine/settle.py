@@ -23,6 +23,7 @@ from glimpse.engine.riding import Riders
 from glimpse.engine.sampling_step import DraftBook, Verified, verify
 from glimpse.engine.successors import successors_of
 from glimpse.errors import GlimpseError
+from glimpse.pacing.pacer import chain_pacer_of
 
 
 class Settler:
@@ -33,9 +34,8 @@ class Settler:
         self.stuck: list[int] = []
         """Rows whose last draft made the target's logits not finite: a plain step must show whether it is the draft."""
         drafter = parts.drafter
-        self._book = DraftBook(
-            parts.rows, parts.sampler, parts.acceptance, has_law=drafter.has_law, spines=spines_of(drafter)
-        )
+        ears = [part for part in (spines_of(drafter), chain_pacer_of(parts.pacer)) if part is not None]
+        self._book = DraftBook(parts.rows, parts.sampler, parts.acceptance, has_law=drafter.has_law, ears=ears)
 
     def extend_drafts(self, plan: StepPlan, result: ForwardResult) -> list[int]:
         """One more draft token for each draft row; returns the rows whose drafts cannot go on."""
