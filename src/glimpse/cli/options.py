@@ -56,6 +56,15 @@ class ModelOptions:
     acceptance: Annotated[
         str | None, option(_MODEL, "Rule: coupled, matched, rejection. Default: coupled.", "--acceptance")
     ] = None
+    lossy: Annotated[
+        str | None,
+        option(
+            _MODEL,
+            "Give up exactness for speed: slowfast, or RULE[:STRENGTH] with cactus, mentored, r-fuzzy, fuzzy, "
+            "cascade-opt, cascade-tok, ensemble, contrastive, typical, top-k, entropy. Default: off.",
+            "--lossy",
+        ),
+    ] = None
     draft_tokens: Annotated[
         int | None,
         option(

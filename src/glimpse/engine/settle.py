@@ -126,6 +126,7 @@ def _cut(
     drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
     depth = drafted if spec.parents is None else tree_depth(spec.parents.tolist())
     commit, accepted = keep_tokens(request, tokens, drafted, len(path), depth)
+    request.speculation.relaxed += min(accepted, verified.relaxed[index])
     kept = list(commit.token_ids)
     record_logprobs(request, logits, [0, *[node + 1 for node in path]], kept)
     if spec.parents is None:
