@@ -24,7 +24,7 @@ LOSSY = Registry(
         "contrastive": f"{_RELAXED}.mixing:Contrastive",
         "typical": f"{_RELAXED}.walks:Typical",
         "top-k": f"{_RELAXED}.walks:TopK",
-        "entropy": f"{_RELAXED}.walks:EntropyGated",
+        "entropy-gated": f"{_RELAXED}.walks:EntropyGated",
     },
 )
 

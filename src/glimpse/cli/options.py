@@ -39,8 +39,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, auto (the one that "
-            "pays), or a plug-in's name. Default: lookup.",
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, slowfast, auto (the "
+            "one that pays), or a plug-in's name. Default: lookup.",
             "--drafter",
         ),
     ] = None
@@ -48,8 +48,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy; "
-            "drafter auto has its own.",
+            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback, boundary. "
+            "Default: entropy; drafters auto and slowfast have their own.",
             "--pacer",
         ),
     ] = None
@@ -61,7 +61,7 @@ class ModelOptions:
         option(
             _MODEL,
             "Give up exactness for speed: slowfast, or RULE[:STRENGTH] with cactus, mentored, r-fuzzy, fuzzy, "
-            "cascade-opt, cascade-tok, ensemble, contrastive, typical, top-k, entropy. Default: off.",
+            "cascade-opt, cascade-tok, ensemble, contrastive, typical, top-k, entropy-gated. Default: off.",
             "--lossy",
         ),
     ] = None

@@ -20,6 +20,7 @@ from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
+from glimpse.pacing.sentence_ends import sentence_ends
 from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
 from glimpse.sampling.pipeline import Sampler
@@ -122,6 +123,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         draft_positions=budget.positions,
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
+        ends=lambda: sentence_ends(loaded.checkpoint.tokenizer),
     )
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
     # One that foretells verifies all that it is given.

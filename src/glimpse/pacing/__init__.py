@@ -11,6 +11,7 @@ PACERS = Registry(
         "fleet": "glimpse.pacing.fleet:FleetPacer",
         "synchronised": "glimpse.pacing.synchronised:SynchronisedPacer",
         "feedback": "glimpse.pacing.feedback:FeedbackPacer",
+        "boundary": "glimpse.pacing.boundary:BoundaryPacer",
         "marginal": "glimpse.pacing.marginal:MarginalPacer",
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
@@ -63,6 +63,8 @@ class PaceContext:
     """False: the drafter never drafts."""
     branches: bool = False
     """The drafter hangs branches on chains that it needs forwards for (a `SpineDrafter`)."""
+    ends: Callable[[], Collection[int]] = frozenset
+    """The token ids that end a sentence; they are looked for when it is called."""
 
 
 class Pacer(Protocol):

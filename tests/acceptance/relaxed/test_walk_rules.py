@@ -1,4 +1,4 @@
-"""typical, top-k and entropy: the walk of coupled with likely drafts let pass."""
+"""typical, top-k and entropy-gated: the walk of coupled with likely drafts let pass."""
 
 import math
 
@@ -22,7 +22,7 @@ def passing(name, strength, p=P):
 
 
 def test_which_rules_there_are():
-    assert WALKS == ["entropy", "top-k", "typical"]
+    assert WALKS == ["entropy-gated", "top-k", "typical"]
 
 
 def test_typical():
@@ -41,8 +41,8 @@ def test_top_k():
 
 
 def test_entropy_gate():
-    assert passing("entropy", 1.0) == [True] * 4
-    assert passing("entropy", 1.3) == [False] * 4
+    assert passing("entropy-gated", 1.0) == [True] * 4
+    assert passing("entropy-gated", 1.3) == [False] * 4
 
 
 def test_entropy_of_candidates_with_padding():

@@ -164,7 +164,7 @@ class EntropyGated(WalkRule):
     h nats, a mismatch passes if the WINDOW tokens drafted behind it are the target's picks. Strict at h = inf.
     """
 
-    name: ClassVar[str] = "entropy"
+    name: ClassVar[str] = "entropy-gated"
     strengths: ClassVar[Strength] = Strength(0.0, torch.inf, 1.0, (2.0, 1.0, 0.0), torch.inf)
     proof: ClassVar[int] = WINDOW
 
