@@ -58,7 +58,7 @@ class SlowFastDrafter(SparseDrafter):
     """`sparse` with the Selector's sets, each of which holds until the next step that reads everything."""
 
     name = "slowfast"
-    paced_by = "boundary"
+    usual_pacer = "boundary"
     usual_budget = {"sinks": SINKS, "recent": RECENT, "floor": SINKS + SELECTED + RECENT}  # noqa: RUF012
 
     def __init__(self, pool: PagePool, budget: RecallBudget | None = None, selector: Selector | None = None) -> None:

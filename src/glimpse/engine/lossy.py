@@ -37,6 +37,9 @@ def _check_drafter(mode: Lossy, rule: LossyRule, options: EngineOptions) -> None
         raise ArgumentError(f"lossy '{mode}' is about drafts, and drafter {options.drafter!r} drafts nothing")
     if trusts(rule) and options.drafter != rule.usual_drafter:
         raise ArgumentError(f"lossy '{mode}' goes with drafter {rule.usual_drafter!r} alone, not {options.drafter!r}")
+    pacer = getattr(rule, "paced_by", options.paced_by)
+    if pacer != options.paced_by:
+        raise ArgumentError(f"lossy '{mode}' goes with pacer {pacer!r} alone, not {options.paced_by!r}")
     if drafter.gives_tree and not rule.trees:
         raise ArgumentError(
             f"lossy '{mode}' takes chains, and drafter {options.drafter!r} gives trees; "

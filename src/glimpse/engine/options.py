@@ -47,7 +47,7 @@ class EngineOptions:
 
     drafter: str = "lookup"
     pacer: str | None = None
-    """None: the one that the drafter needs, else "entropy" (`paced_by`)."""
+    """None: the one that the drafter needs or usually has, else "entropy" (`paced_by`)."""
     acceptance: str | None = None
     """An exact rule; None: "coupled" (`accepted_by`), or what the lossy mode stands for."""
     draft_tokens: int | None = None
@@ -114,8 +114,9 @@ class EngineOptions:
     @property
     def paced_by(self) -> str:
         """The name of the pacer."""
-        needed: str = getattr(DRAFTERS.get(self.drafter), "paced_by", "entropy")
-        return self.pacer or needed
+        drafter = DRAFTERS.get(self.drafter)
+        usual: str = getattr(drafter, "paced_by", getattr(drafter, "usual_pacer", "entropy"))
+        return self.pacer or usual
 
     @property
     def recall(self) -> RecallBudget:

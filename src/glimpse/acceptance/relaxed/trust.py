@@ -28,6 +28,8 @@ class Trust:
     trees: ClassVar[bool] = False
     trusts: ClassVar[bool] = True
     usual_drafter: ClassVar[str] = "slowfast"
+    paced_by: ClassVar[str] = "boundary"
+    """The one pacer that counts steps where nothing stays a draft."""
 
     @classmethod
     def build(cls, strength: float | None) -> Self:
