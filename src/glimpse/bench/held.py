@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from glimpse.attention import RowSpec
 from glimpse.cache.recall import ImportanceWindow, RecallBudget, RecallSet, recall, select
@@ -66,7 +67,19 @@ class Held:
     def recalled(self, base: int, budget: RecallBudget, window: ImportanceWindow) -> RecallSet:
         """The set that a draft from `base` on reads, chosen from the window."""
         with torch.inference_mode():
-            return recall(self.parts.pool, self._sequence, select(window.scores(base), budget), base)
+            return self.recall(select(window.scores(base), budget), base)
+
+    @torch.inference_mode()
+    def recall(self, positions: Tensor, base: int) -> RecallSet:
+        """The set of `positions` [layers, kv_heads, B] of the first `base` ones."""
+        return recall(self.parts.pool, self._sequence, positions, base)
+
+    @torch.inference_mode()
+    def key_norms(self, length: int) -> Tensor:
+        """[layers, kv_heads, length]: the norms of the keys."""
+        slots = self._sequence.slots_of(torch.arange(length, device=self.parts.pool.device))
+        norms: Tensor = torch.linalg.vector_norm(self.parts.pool.keys[:, :, slots].float(), dim=-1)
+        return norms
 
 
 @contextmanager
