@@ -27,10 +27,12 @@ def parts_of(llm: LLM) -> Parts:
 class Held:
     """A text whose keys and values are all in the cache; its last tokens can be fed again, in any number."""
 
-    def __init__(self, parts: Parts, ids: Sequence[int]) -> None:
+    def __init__(self, parts: Parts, ids: Sequence[int], *, shares: bool = True) -> None:
+        """`shares`: pages that others have read are taken over; their positions cannot be fed again."""
         self.parts, self.length = parts, len(ids)
         self._slot = parts.rows.free_slots()[0]
-        self._sequence = CachedSequence(parts.pool, expected=len(ids), shared=parts.prefixes.find(list(ids)))
+        shared = parts.prefixes.find(list(ids)) if shares else None
+        self._sequence = CachedSequence(parts.pool, expected=len(ids), shared=shared)
         parts.rows.open(self._slot, list(ids), self._sequence, len(ids))
         self._sequence.reserve(len(ids))
         for start in range(self._sequence.shared_len, len(ids), CHUNK):
@@ -83,9 +85,9 @@ class Held:
 
 
 @contextmanager
-def held(llm: LLM, ids: Sequence[int]) -> Iterator[Held]:
+def held(llm: LLM, ids: Sequence[int], *, shares: bool = True) -> Iterator[Held]:
     """`Held` while the block runs."""
-    text = Held(parts_of(llm), ids)
+    text = Held(parts_of(llm), ids, shares=shares)
     try:
         yield text
     finally:

@@ -54,7 +54,7 @@ def sparse_laws(
     """Rounds of `drafts` tokens that were all right: what each draft step had said."""
     text, first = [*prompt, *output], len(prompt)
     targets, proposals = [], []
-    with held(llm, text) as kept:
+    with held(llm, text, shares=False) as kept:
         for begin in range(first, len(text) - drafts + 1, drafts):
             tail = kept.forward(begin - WINDOW - 1, WINDOW, importance=WINDOW).importance[0]
             assert tail is not None
@@ -75,7 +75,7 @@ def slowfast_laws(
     """Fast and slow steps along the text; what fast steps wrote into the cache stays, as in the engine."""
     text, first = [*prompt, *output], len(prompt)
     ends, chooses = sentence_ends(llm.tokenizer), selector or Selector()
-    with held(llm, text) as kept:
+    with held(llm, text, shares=False) as kept:
         targets = [
             law(kept.forward(start, min(_CHUNK, len(text) - 1 - start)).logits[0])
             for start in range(first - 1, len(text) - 1, _CHUNK)
@@ -105,7 +105,7 @@ def _chosen(kept: Held, weights: Tensor | None, selector: Selector, budget: Reca
 def perplexity(llm: LLM, prompt: Sequence[int], output: Sequence[int]) -> float:
     """Of an output under the target, as it is: temperature 1, nothing cut."""
     text, total = [*prompt, *output], 0.0
-    with held(llm, text) as kept:
+    with held(llm, text, shares=False) as kept:
         for start in range(len(prompt) - 1, len(text) - 1, _CHUNK):
             count = min(_CHUNK, len(text) - 1 - start)
             logp = torch.log_softmax(kept.forward(start, count).logits[0].float(), 1)
