@@ -58,6 +58,8 @@ class TradeoffMeasuring:
     source: str
     budget: int
     effort: Effort
+    fast_budget: int | None = None
+    """What Slow-Fast Inference reads; None: `budget`."""
     params: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0.7, top_k=50, top_p=0.9, seed=1))
 
     @property
@@ -65,14 +67,16 @@ class TradeoffMeasuring:
         """See `Measures`."""
         own, sampling = self.effort, self.params
         return {
-            "model": self.source, "text": self.text.label, "budget": self.budget, "context": own.context,
+            "model": self.source, "text": self.text.label, "budget": self.budget,
+            "fast_budget": self.budget_of("slowfast"), "context": own.context,
             "tokens": own.tokens, "texts": own.texts, "rows": own.rows, "temperature": sampling.temperature,
             "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
         }  # fmt: skip
 
     def cell(self, mode: Mode, say: Say) -> dict[str, Any]:
         """See `Measures.cell`."""
-        llm = self.plain.variant(**mode.options(self.budget))
+        budget = self.budget_of(mode.drafter)
+        llm = self.plain.variant(**mode.options(budget))
         runs, reference = self._runs(llm), self.reference
         say("texts written")
         found = {
@@ -80,11 +84,15 @@ class TradeoffMeasuring:
             "mode": mode.key,
             "lossy": mode.lossy,
             "drafter": mode.drafter,
-            "budget": self.budget,
+            "budget": budget,
         }
         found |= _speeds(runs, reference) | self._strays(mode, runs, reference)
         say("laws along the exact path compared")
         return found | self._tasks(runs)
+
+    def budget_of(self, drafter: str) -> int:
+        """Positions that a drafter's steps read."""
+        return self.fast_budget or self.budget if drafter == "slowfast" else self.budget
 
     @cached_property
     def plain(self) -> LLM:
@@ -164,7 +172,7 @@ class TradeoffMeasuring:
             if len(self._known) >= 2 * len(self.prompts):
                 self._known.clear()
             prompt, output = self.prompts[place], self.reference[place].token_ids
-            budget = EngineOptions(drafter, budget=1e-9, budget_floor=self.budget).recall
+            budget = EngineOptions(drafter, budget=1e-9, budget_floor=self.budget_of(drafter)).recall
             if drafter == "slowfast":
                 most = drafts or BoundaryPacer.MOST
                 self._known[key] = slowfast_laws(self.plain, prompt, output, self._law, budget, most)
