@@ -43,9 +43,7 @@ MODES = (
 )  # fmt: skip
 
 
-def reckoned(
-    mode: Mode, found: Mapping[str, Any], steps: Mapping[str, Any] | None, shape: CellShape, read: int
-) -> float:
+def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:
     """Speed over plain decoding by measured steps; NaN where none were measured. `read`: a draft step's positions."""
     if steps is None:
         return float("nan")
