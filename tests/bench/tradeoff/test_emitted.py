@@ -7,7 +7,7 @@ import torch
 
 from glimpse.acceptance import NodeNoise
 from glimpse.acceptance.lossy import LOSSY, Lossy
-from glimpse.bench.tradeoff.emitted import emitted, kl, tv
+from glimpse.bench.tradeoff.emitted import accepted, emitted, kl, tv
 from glimpse.drafting.drafter import Draft
 from glimpse.sampling.law import Laws, pick
 from glimpse.sampling.noise import draft_salt
@@ -51,3 +51,18 @@ def test_divergences():
     assert tv(p, q) == pytest.approx(0.25)
     assert kl(p, p) == 0
     assert math.isfinite(kl(p, torch.tensor([1.0, 0.0])))
+
+
+@pytest.mark.parametrize("name", ["cactus", "mentored", "ensemble", "contrastive", "typical", "top-k"])
+def test_a_relaxed_rule_accepts_more(name):
+    strengths = LOSSY.get(name).strengths
+    strict, loose = (accepted(Lossy(name, value).rule, P, Q) for value in (strengths.strict, strengths.grid[-1]))
+    assert 0 < strict < 1
+    assert loose > strict or name == "contrastive"
+
+
+def test_chances_of_acceptance_by_hand():
+    assert accepted(None, P, Q) == pytest.approx(0.2 + 0.2 + 0.15 + 0.05)
+    assert accepted(Lossy("cactus", 0.0).rule, P, Q) == pytest.approx(0.6)
+    assert accepted(Lossy("mentored", 0.5).rule, P, Q) == pytest.approx(0.2 + 0.2 + 0.3 + 0.1)
+    assert accepted(Lossy("slowfast", None).rule, P, Q) == 1.0

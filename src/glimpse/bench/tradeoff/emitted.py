@@ -46,16 +46,19 @@ def _of_chain(rule: ChainRule, p: Tensor, q: Tensor) -> Tensor:
 
 
 def _of_walk(rule: WalkRule, p: Tensor, q: Tensor, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    noise = -torch.empty(DRAWS, len(p)).exponential_(generator=generator).log()
-    picked, drafted = (p.log() + noise).argmax(1), (q.log() + noise).argmax(1)
-    tokens = torch.arange(len(p))
-    laws = Laws.dense(p.log().expand(len(p), -1))
-    passes = rule.passes(laws, tokens) & (p > 0)
+    picked, drafted, passes = _drawn(rule, p, q, seed)
     moved = passes[drafted] & (drafted != picked)
     step = torch.full((int(moved.sum()),), 1 / DRAWS)
     law = p.clone().index_add_(0, drafted[moved], step).index_add_(0, picked[moved], -step)
     return law.clamp_min(0.0) / law.clamp_min(0.0).sum()
+
+
+def _drawn(rule: WalkRule, p: Tensor, q: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(picks, drafts) [DRAWS] with the same noise, and which tokens [V] the rule lets pass."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = -torch.empty(DRAWS, len(p)).exponential_(generator=generator).log()
+    passes = rule.passes(Laws.dense(p.log().expand(len(p), -1)), torch.arange(len(p))) & (p > 0)
+    return (p.log() + noise).argmax(1), (q.log() + noise).argmax(1), passes
 
 
 def kl(p: Tensor, law: Tensor) -> float:
@@ -66,3 +69,22 @@ def kl(p: Tensor, law: Tensor) -> float:
 def tv(p: Tensor, law: Tensor) -> float:
     """Total variation, in [0, 1]: the least share of tokens that must differ."""
     return float((p - law).abs().sum()) / 2
+
+
+def accepted(rule: LossyRule | None, p: Tensor, q: Tensor, *, seed: int = 0) -> float:
+    """The chance that a draft token is accepted where all before it were; for an exact rule that of `rejection`.
+
+    Walk rules as in `emitted`; `trust` accepts everything.
+    """
+    if rule is None:
+        return float(torch.minimum(p, q).sum())
+    inside = ((p > 0) | (q > 0)).nonzero().squeeze(1)
+    own_p, own_q = p[inside], q[inside]
+    if isinstance(rule, ChainRule):
+        drafted = own_q.nonzero().squeeze(1)
+        made = rule.relax(own_p.expand(len(drafted), -1), own_q.expand(len(drafted), -1), drafted)
+        return float(torch.minimum(made.accept, own_q[drafted]).sum())
+    if isinstance(rule, WalkRule):
+        picked, drafted, passes = _drawn(rule, own_p, own_q, seed)
+        return float(((drafted == picked) | passes[drafted]).float().mean())
+    return 1.0
