@@ -74,7 +74,7 @@ def body(bench: Bench) -> Findings:
 SUITE = Suite(
     name="relaxed_laws",
     summary=__doc__.splitlines()[0],
-    settings={"context": 700, "tokens": 40, "texts": 3, "drafts": 5, "budget": 132},
+    settings={"context": 300, "tokens": 25, "texts": 2, "drafts": 5, "budget": 84},
     quick={"context": 120, "tokens": 10, "texts": 1, "budget": 40},
     body=body,
 )

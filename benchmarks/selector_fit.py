@@ -78,7 +78,7 @@ def body(bench: Bench) -> Findings:
 SUITE = Suite(
     name="selector_fit",
     summary=__doc__.splitlines()[0],
-    settings={"context": 700, "tokens": 32, "texts": 2, "budget": 132, "recent": 32},
+    settings={"context": 300, "tokens": 24, "texts": 2, "budget": 84, "recent": 16},
     quick={"context": 120, "tokens": 6, "texts": 1, "budget": 40, "recent": 16},
     body=body,
 )
