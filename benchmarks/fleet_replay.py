@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.feedback import FeedbackPacer
 from glimpse.pacing.fixed import FixedPacer
 from glimpse.pacing.fleet import FleetPacer
-from glimpse.pacing.pacer import Action, PaceContext, Pacer
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer, draft_up_to
 from glimpse.pacing.synchronised import SynchronisedPacer
 
 Traces = Sequence[Sequence[Sequence[int]]]
@@ -23,7 +23,7 @@ Traces = Sequence[Sequence[Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """What a step costs, as made-up hardware has it: bytes over a bandwidth, and arithmetic past `free` tokens."""
+    """What the steps of a batch cost."""
 
     coefficients: tuple[float, ...]
     """Seconds per unit of `StepLoad.features`."""
@@ -31,31 +31,43 @@ class Surface:
     rows: int
     read: int
     """Positions that a draft step reads."""
-    free: int
-    """Query tokens of a step up to which arithmetic hides behind the weights' bytes."""
 
     def seconds(self, load: StepLoad) -> float:
         """Of one step."""
-        tokens = load.full_tokens + load.draft_tokens
-        return float(load.features() @ np.array(self.coefficients)) + self.arithmetic(tokens)
-
-    def arithmetic(self, tokens: float) -> float:
-        """Seconds of products that do not hide."""
-        return max(0.0, tokens - self.free) / self.free * self.coefficients[0]
+        return float(load.features() @ np.array(self.coefficients))
 
 
-def surface(weights: float, position: float, length: int, rows: int, bandwidth: float = 4.0e12) -> Surface:
-    """A GPU that reads `weights` bytes a step and `position` bytes for each position of a cache."""
-    step, kv = weights / bandwidth, position / bandwidth
-    token = 0.001 * step
-    return Surface((step, token, token, kv, 1.2 * kv, 0.0, 0.01 * step), length, rows, max(256, length // 14), 180)
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Milliseconds of a batch's steps on an H200 (`h200-decode.json`, T=0.7; `h200-mixed.json`)."""
+
+    rows: int
+    length: int
+    step: float
+    """What a step takes whatever it carries: a draft step of one row."""
+    draft: float
+    plain: float
+    verify: float
+    """Of 4 drafts a row."""
+    mixed: float
+    """What a step in which some rows draft and some verify takes longer than the sum of its parts."""
+
+    @property
+    def surface(self) -> Surface:
+        """The linear surface through these points."""
+        token = (self.verify - self.plain) / (4 * self.rows)
+        position = ((self.plain - self.step) / self.rows - token) / self.length
+        read = max(256, self.length // 14)
+        each = (self.draft - self.step) / self.rows
+        ms = (self.step, token, each / 2, position, each / 2 / read, 0.0, 0.0, self.mixed)
+        return Surface(tuple(1e-3 * value for value in ms), self.length, self.rows, read)
 
 
 SURFACES: Mapping[str, Surface] = {
-    "135M cost, 64 x 8K": surface(0.27e9, 23_040, 8192, 64),
-    "1.7B cost, 32 x 8K": surface(3.4e9, 122_880, 8192, 32),
-    "8B cost, 64 x 8K": surface(15.0e9, 131_072, 8192, 64),
-    "8B cost, 16 x 32K": surface(15.0e9, 131_072, 32768, 16),
+    "135M, 64 x 8K": Measured(64, 8192, 0.51, 0.88, 3.43, 4.35, 0.75).surface,
+    "1.7B cost, 32 x 8K": Measured(32, 8192, 1.7, 2.64, 8.90, 10.06, 0.75).surface,
+    "8B cost, 64 x 8K": Measured(64, 8192, 4.68, 6.00, 22.10, 25.45, 0.75).surface,
+    "8B cost, 16 x 32K": Measured(16, 32768, 4.71, 5.05, 19.65, 23.28, 0.75).surface,
 }
 
 
@@ -85,12 +97,14 @@ def paper(pacer: FleetPacer) -> FleetPacer:
     return pacer
 
 
-class Together(FleetPacer):
-    """Without spreading the first drafts."""
+class Alone(FleetPacer):
+    """ASPIRE's rule: each row verifies at its own best length, whatever the others do."""
 
-    def admit(self, rows: RowView) -> None:
-        super().admit(rows)
-        self._first.clear()
+    def decide(self, rows: RowView, room: list[int]) -> Decisions:
+        if not any(rows.column(rows.rows.draft_len)) and self._plain_is_unknown(rows):
+            return super().decide(rows, room)
+        rates = self._prices.rates(rows, self._chances.of(rows.slots), drafting=True)
+        return draft_up_to(rates.argmax(1).tolist(), rows, room)
 
 
 ARMS: Mapping[str, Callable[[PaceContext], Pacer]] = {
@@ -98,7 +112,7 @@ ARMS: Mapping[str, Callable[[PaceContext], Pacer]] = {
     "synchronised 5": lambda context: SynchronisedPacer(5),
     "feedback": FeedbackPacer.build,
     "fleet, one acceptance a request": lambda context: paper(FleetPacer(context)),
-    "fleet, first drafts alike": Together.build,
+    "each row alone": Alone.build,
     "fleet": FleetPacer.build,
 }
 
@@ -110,8 +124,6 @@ class Replayed:
     tokens: np.ndarray
     """[rows]: tokens written."""
     seconds: float = 0.0
-    carried: list[int] = field(default_factory=list)
-    """Query tokens of each step."""
     drafted: int = 0
     rounds: int = 0
 
@@ -152,10 +164,10 @@ class Replay:
                 count = have[slot] + 1
                 load += StepLoad(full_tokens=count, full_kv=made.length + count, pairs=count * made.length)
                 outcomes.append(self._verified(slot, have[slot]))
+        load = replace(load, mixed=int(bool(load.draft_tokens and load.full_tokens)))
         seconds = made.seconds(load)
         self._costs.observe(load, seconds * self._random.normal(1, 0.02))
         found.seconds += seconds
-        found.carried.append(load.full_tokens + load.draft_tokens)
         if outcomes:
             self._pacer.observe(RowView(rows, tuple(outcome.slot for outcome in outcomes)), outcomes)
         for outcome in outcomes:

@@ -30,7 +30,11 @@ ARMS: dict[str, dict[str, Any]] = {
     "plain": {"drafter": "none", "pacer": "fixed"},
     "fixed 4": {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 4, "budget": 0.01, "budget_floor": 512},
     "entropy": {"drafter": "sparse", "pacer": "entropy", "draft_tokens": 8, "budget": 0.01, "budget_floor": 512},
+    "fleet": {"drafter": "sparse", "pacer": "fleet", "draft_tokens": 8, "budget": 0.01, "budget_floor": 512},
 }
+
+PACED = ("entropy", "fleet")
+"""Arms whose steps are not all alike."""
 
 
 def random_model(folder: Path) -> Path:
@@ -81,17 +85,17 @@ def measure(llm: LLM, rows: int, context: int, arm: str, *, profile: bool) -> di
         engine.add(request)
     while not all(len(request.committer.token_ids) > 8 for request in requests):
         engine.step()
-    repeats = 10 if arm == "entropy" else REPEATS  # its ever new lengths are captured in the first ones
+    repeats = 10 if arm in PACED else REPEATS  # their ever new lengths are captured in the first ones
     walls = [wall_seconds(engine, STEPS) for _ in range(repeats)]
     written = sum(len(request.committer.token_ids) for request in requests)
     found: dict[str, Any] = {"rows": rows, "context": context, "arm": arm, "wall_ms": 1e3 * median(walls)}
     found["walls_ms"] = [round(1e3 * wall, 3) for wall in walls]
-    if arm != "entropy":
+    if arm not in PACED:
         drafts = ARMS[arm].get("draft_tokens", 0)
         bares = [bare_seconds(engine, rows, drafts, 8) for _ in range(REPEATS)]
         found |= {"bare_ms": 1e3 * median(bares), "not_hidden": 1 - median(bares) / median(walls)}
     found |= {"written": written, **engine.facts, "lengths": dict(requests[0].speculation.draft_lengths)}
-    if profile and arm == "entropy":
+    if profile and arm in PACED:
         watch = cProfile.Profile()
         watch.runcall(wall_seconds, engine, STEPS)
         pstats.Stats(watch).sort_stats("tottime").print_stats(16)

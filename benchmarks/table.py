@@ -1,4 +1,5 @@
-"""Renders the README's table from the result files, and puts the reasons of notes.toml into their notes."""
+"""Renders docs/results.md and the README's table from the result files, and puts the reasons of notes.toml into their
+notes."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from glimpse.bench.report import has_markers, read_results, reasons, render, with_block
+from glimpse.bench.report import read_results, reasons, render, summary, with_block
 from glimpse.bench.results import Result, write_result, write_whole
 from glimpse.errors import GlimpseError
 
 ROOT = Path(__file__).resolve().parents[1]
+DETAILS = "docs/results.md"
 
 
 def annotate(folder: Path, why: dict[str, dict[str, str]]) -> list[Result]:
@@ -26,6 +28,11 @@ def annotate(folder: Path, why: dict[str, dict[str, str]]) -> list[Result]:
     return results
 
 
+def blocks(results: list[Result]) -> dict[Path, str]:
+    """What stands between the markers of each document."""
+    return {ROOT / "README.md": summary(results, DETAILS), ROOT / DETAILS: render(results)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.table", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results", metavar="FOLDER")
@@ -34,12 +41,8 @@ def main() -> int:
         results = annotate(folder, reasons(ROOT / "benchmarks" / "notes.toml"))
         if not results:
             raise GlimpseError(f"no result files in {folder}; run python -m benchmarks.prove first")
-        readme = ROOT / "README.md"
-        text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-        if has_markers(text):
-            write_whole(readme, with_block(text, render(results)))
-        else:
-            print(render(results))
+        for path, block in blocks(results).items():
+            write_whole(path, with_block(path.read_text(encoding="utf-8"), block))
     except GlimpseError as error:
         print(error, file=sys.stderr)
         return error.exit_code

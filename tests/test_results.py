@@ -1,10 +1,12 @@
-"""The committed result files have the right form, say where they fall short, and are what the README shows."""
+"""The committed result files have the right form, say where they fall short, and are what README and docs/results.md
+show."""
 
 from pathlib import Path
 
 import pytest
+from benchmarks.table import blocks
 
-from glimpse.bench.report import has_markers, read_results, render, with_block
+from glimpse.bench.report import read_results, with_block
 from glimpse.bench.results import read_result
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,8 +27,7 @@ def test_a_result_file_has_the_right_form(path):
 
 
 @pytest.mark.skipif(not FILES, reason=NONE_YET)
-def test_the_readme_shows_the_results():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    if not has_markers(readme):
-        pytest.skip("README.md has no markers for the tables")
-    assert with_block(readme, render(read_results(FOLDER))) == readme, "run python -m benchmarks.table"
+def test_the_documents_show_the_results():
+    for path, block in blocks(read_results(FOLDER)).items():
+        text = path.read_text(encoding="utf-8")
+        assert with_block(text, block) == text, f"{path.name}: run python -m benchmarks.table"

@@ -3,16 +3,20 @@
 import pytest
 from tests.bench.test_results_form import result
 
-from glimpse.bench.report import BEGIN, END, has_markers, markdown_table, plain_table, reasons, render, with_block
+from glimpse.bench.report import BEGIN, END, markdown_table, plain_table, reasons, render, summary, with_block
 from glimpse.errors import GlimpseError
 
 
 def test_render_shows_every_target_and_why_it_falls_short():
     block = render([result()])
-    assert "| speed | speedup | >= 1.8 | 2.1 | yes |" in block
-    assert "| speed | cost | <= 1.6 | 1.7 | no: falls short by 6.2%: no idea |" in block
-    assert "A CPU, 2 cores, 2 threads" in block
+    assert block.startswith("## cpu-speed\n\nMeasured on A CPU, 2 cores, 2 threads")
+    assert "| speedup | >= 1.8 | 2.1 | yes |" in block
+    assert "| cost | <= 1.6 | 1.7 | no: falls short by 6.2%: no idea |" in block
     assert "Title:" in block
+
+
+def test_a_summary_counts_the_targets_met():
+    assert "| [speed](docs/results.md#cpu-speed) | A CPU | 1 of 2 |" in summary([result()], "docs/results.md")
 
 
 def test_the_block_is_replaced_and_nothing_else():
@@ -20,8 +24,6 @@ def test_the_block_is_replaced_and_nothing_else():
     new = with_block(text, "new")
     assert new == f"# Head\n\n{BEGIN}\n\nnew\n\n{END}\n\nTail\n"
     assert with_block(new, "new") == new
-    assert has_markers(text)
-    assert not has_markers("# Head\n")
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{BEGIN}{END}", f"{BEGIN}{END}{END}"])

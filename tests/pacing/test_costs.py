@@ -24,7 +24,9 @@ def drafting(read: int, *, begins: bool = False) -> StepLoad:
     return StepLoad(draft_tokens=1, draft_kv=read, rounds=int(begins))
 
 
-TRUE = np.array([0.055, 0.004, 0.003, 2.0e-6, 2.2e-6, 2.0e-7, 0.006])
+MIXED = drafting(400) + verifying(6, 3000) + StepLoad(mixed=1)
+"""A step in which one row drafts and another verifies."""
+TRUE = np.array([0.055, 0.004, 0.003, 2.0e-6, 2.2e-6, 2.0e-7, 0.006, 0.02])
 
 
 def seconds(load: StepLoad) -> float:
@@ -39,6 +41,7 @@ def taught(noise: float, steps: int = 200) -> StepCosts:
         length, count = draw.choice((500, 2000, 7000)), draw.choice((2, 5, 9, 13))
         loads = [plain(length), drafting(max(256, length // 10), begins=True)]
         loads += [drafting(max(256, length // 10)), verifying(count, length)]
+        loads += [drafting(max(256, length // 10)) + verifying(count, length) + StepLoad(mixed=1)]
         for load in loads:
             costs.observe(load, seconds(load) * (1 + draw.uniform(-noise, noise)))
     return costs
@@ -48,7 +51,7 @@ def taught(noise: float, steps: int = 200) -> StepCosts:
 def test_it_recovers_a_linear_surface(noise):
     """Within a few percent, at loads seen and in between."""
     costs = taught(noise)
-    for load in (plain(500), plain(4000), plain(7000), verifying(7, 3000), verifying(13, 7000), drafting(500)):
+    for load in (plain(500), plain(4000), plain(7000), verifying(7, 3000), verifying(13, 7000), drafting(500), MIXED):
         assert costs.seconds(load) == pytest.approx(seconds(load), rel=0.05)
 
 
@@ -111,7 +114,7 @@ def test_rows_share_the_constant():
 
 def test_loads_add():
     assert plain(10) + drafting(5, begins=True) == StepLoad(1, 1, 10, 5, 10, 1)
-    assert (plain(10) + StepLoad()).features().tolist() == [1, 1, 0, 10, 0, 10, 0]
+    assert (plain(10) + StepLoad()).features().tolist() == [1, 1, 0, 10, 0, 10, 0, 0]
 
 
 def test_what_it_remembers_is_bounded():

@@ -8,8 +8,10 @@ import torch
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.fleet import FIRST_TRIAL, FleetPacer
+from glimpse.pacing.fleet import HELD, FleetPacer
 from glimpse.pacing.pacer import Action, PaceContext
+from glimpse.pacing.probe import FIRST_PROBE
+from glimpse.pacing.strides import GRIDS
 
 LENGTH = 4000
 
@@ -44,35 +46,73 @@ def actions(made: FleetPacer, view: RowView, room: int = 64) -> list[Action]:
     return made.decide(view, [room] * len(view)).actions
 
 
-def test_rows_go_their_own_ways():
-    """Eight rows of which half accept everything and half nothing: long drafts and short ones, in one batch."""
-    made = pacer(0.2, 8)
-    view = batch(made, *[0] * 8)
-    for _ in range(20):
-        made.observe(view, [Outcome(slot, 8, 8 if slot < 4 else 0, [1]) for slot in range(8)])
-    lengths = made.lengths(view, [16] * 8)
-    assert min(lengths[:4]) > 10
-    assert max(lengths[4:]) < 3
+def taught(made: FleetPacer, view: RowView, accepted: list[int], rounds: int = 30) -> None:
+    """Rounds of 8 drafts, of which each row accepts so many."""
+    for _ in range(rounds):
+        made.observe(view, [Outcome(slot, 8, count, [1] * (count + 1)) for slot, count in enumerate(accepted)])
 
 
-def test_it_verifies_at_its_length():
+def test_rows_go_their_own_ways_where_mixed_steps_cost_nothing_more():
+    """Four rows of which half accept nearly all and half little: long drafts and short ones, in one batch."""
+    for mixed, apart in ((0.0, True), (1.0, False)):
+        surface = StepCosts(1000, 1, start=(1.0, 0.05, 0.05, 1.0 / LENGTH, 0.0, 0.0, 0.0, mixed))
+        made = FleetPacer.build(PaceContext(surface, None, False, lambda length: length // 10))
+        view = batch(made, 0, 0, 0, 0)
+        for turn in range(40):
+            made.observe(view, [Outcome(slot, 8, 8 - turn % 2 if slot < 2 else 2, [1]) for slot in range(4)])
+        found = made.schedule(view)
+        assert bool(found.strides[:2].min() > found.strides[2:].max() == 1) is apart
+
+
+def test_like_rows_draft_and_verify_in_step():
+    """A whole round is foretold; rows that have drafted less verify with the others."""
     made = pacer(0.1, 2)
     view = batch(made, 0, 0)
-    made.observe(view, [Outcome(slot, 2, 1, [1, 1]) for slot in range(2)])
-    length = made.lengths(view, [16, 16])[0]
-    assert 1 < length < 16
-    view.rows.draft_len[:] = torch.tensor([length - 1, length])
-    assert actions(made, view) == [Action.DRAFT, Action.VERIFY]
+    taught(made, view, [3, 3])
+    begun = made.decide(view, [64, 64])
+    assert begun.actions == [Action.DRAFT] * 2
+    assert begun.closes
+    assert begun.burst + 1 in GRIDS[1:]
+    view.rows.draft_len[:] = torch.tensor([begun.burst - 1, 0])
+    late = made.decide(view, [64, 64])
+    assert (late.actions, late.burst) == ([Action.DRAFT] * 2, 1)
+    view.rows.draft_len[:] = torch.tensor([begun.burst, 1])
+    assert actions(made, view) == [Action.VERIFY] * 2
 
 
-def test_first_drafts_are_spread():
-    """Eight like rows that begin together: their first verifications fall on different steps."""
+def test_a_row_of_stride_two_drafts_on_while_the_others_verify():
+    made = pacer(0.2, 2)
+    view = batch(made, 0, 0)
+    made._grid, made._strides, made._left = 3, {0: 1, 1: 2}, 100
+    seen = []
+    for _ in range(6):
+        found = made.decide(view, [64, 64])
+        seen.append("".join(action.name[0] for action in found.actions) + str(found.burst) + "c" * found.closes)
+        for slot, action in enumerate(found.actions):
+            view.rows.draft_len[slot] = view.rows.draft_len[slot] + 1 if action is Action.DRAFT else 0
+    assert seen == ["DD2", "DD1", "VD0", "DD2", "DD1", "VV0"]
+
+
+def test_a_burst_ends_where_the_last_row_ends():
+    made = pacer(0.1, 2)
+    view = batch(made, 0, 0)
+    made._grid, made._left = 9, 100
+    found = made.decide(view, [0, 3])
+    assert (found.actions, found.burst) == ([Action.PLAIN, Action.DRAFT], 3)
+    view.rows.draft_len[:] = torch.tensor([0, 3])
+    assert made.decide(view, [0, 0]).actions == [Action.PLAIN, Action.VERIFY]
+
+
+def test_plain_steps_are_measured_for_each_doubling_of_the_batch_not_for_every_row():
     made = pacer(0.1, 8)
     view = batch(made, *[0] * 8)
-    wanted = made.decide(view, [64] * 8).room
-    assert len(set(wanted)) >= 4
-    assert min(wanted) >= 1
-    assert max(wanted) == made.lengths(view, [16] * 8)[0]
+    surface = made._prices._costs
+    assert actions(made, view) == [Action.DRAFT] * 8
+    assert actions(made, RowView(view.rows, tuple(range(7)))) == [Action.PLAIN] * 7
+    for _ in range(2):
+        surface.observe(StepLoad(full_tokens=7, full_kv=7 * LENGTH, pairs=7 * LENGTH), 0.9)
+    for rows in (7, 6, 5, 4):
+        assert actions(made, RowView(view.rows, tuple(range(rows)))) == [Action.DRAFT] * rows
 
 
 def test_no_room_and_no_drafter():
@@ -94,24 +134,22 @@ def test_plain_steps_are_measured_first():
     assert actions(made, view) == [Action.DRAFT]
 
 
-def test_where_nothing_pays_one_row_at_a_time_tries():
-    """Plain but for one draft of one token by one row of four, ever more seldom: under 1% of the steps of a row."""
+def test_where_nothing_pays_all_rows_try_one_token_together_ever_more_seldom():
+    """Under 1% of the steps, none of them mixed."""
     made = pacer(4.0, 4)
     view = batch(made, 0, 0, 0, 0)
-    drafted, rows = 0, view.rows
+    tries, rows = [], view.rows
     for step in range(1000):
-        taken = actions(made, view)
-        tries = [slot for slot, action in enumerate(taken) if action is Action.DRAFT]
-        assert len(tries) <= 1
-        assert step >= FIRST_TRIAL // 4 or not tries
-        for slot in tries:
-            rows.draft_len[slot] += 1
-        drafted += len(tries)
-        full = [slot for slot in range(4) if slot not in tries]
-        made.observe(RowView(rows, tuple(full)), [Outcome(slot, int(rows.draft_len[slot]), 0, [1]) for slot in full])
-        for slot in full:
-            rows.draft_len[slot] = 0
-    assert 2 <= drafted <= 0.005 * 4 * 1000
+        taken = set(actions(made, view))
+        assert len(taken) == 1
+        if taken == {Action.DRAFT}:
+            tries.append(step)
+            rows.draft_len[:] += 1
+        else:
+            made.observe(view, [Outcome(slot, int(rows.draft_len[slot]), 0, [1]) for slot in range(4)])
+            rows.draft_len[:] = 0
+    assert tries[0] >= FIRST_PROBE
+    assert 2 <= len(tries) <= 8
 
 
 def test_it_drafts_again_once_that_pays():
@@ -122,7 +160,7 @@ def test_it_drafts_again_once_that_pays():
     assert actions(made, view) == [Action.PLAIN]
     for _ in range(30):
         made.observe(view, [Outcome(0, 1, 1, [1, 1])])
-    assert actions(made, view) == [Action.DRAFT]
+    assert [actions(made, view)[0] for _ in range(HELD)][-1] is Action.DRAFT
 
 
 @pytest.mark.parametrize(("confidence", "kept"), [([0.95] * 6, 6), ([0.001] * 6, 0), ([0.9, 0.9, 0.0001, 0.9], 2)])

@@ -76,16 +76,16 @@ def test_it_is_kept_and_found_again(checkpoint, calibration):
     assert find("tiny", checkpoint.spec, torch.float32, torch.device("cpu")) == calibration
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     value = json.loads(path.read_text())
-    assert value["glimpse_calibration"] == 1
+    assert value["glimpse_calibration"] == 2
     assert set(value["seconds_per"]) == set(FEATURES)
     assert find("tiny", checkpoint.spec, torch.bfloat16, torch.device("cpu")) is None
     assert find("other", checkpoint.spec, torch.float32, torch.device("cpu")) is None
 
 
 def test_an_engine_starts_from_it(checkpoint, calibration):
-    write(replace(calibration, coefficients=(1.0, 2.0, 3.0, 0.0, 5.0, 6.0, 7.0)))
+    write(replace(calibration, coefficients=(1.0, 2.0, 3.0, 0.0, 5.0, 6.0, 7.0, 8.0)))
     costs = build_engine(load(checkpoint, None, 1), EngineOptions()).parts.costs
-    assert costs.coefficients[[0, 1, 2, 4, 5, 6]].tolist() == [1, 2, 3, 5, 6, 7]
+    assert costs.coefficients[[0, 1, 2, 4, 5, 6, 7]].tolist() == [1, 2, 3, 5, 6, 7, 8]
     assert 0 < costs.coefficients[3] < 1e-6
     assert costs.steps == 0
     assert costs.seen(StepLoad(full_tokens=1)) == 0
@@ -93,7 +93,7 @@ def test_an_engine_starts_from_it(checkpoint, calibration):
 
 def test_costs_go_on_learning_from_where_they_start():
     """A start that is twice too dear is scaled down by a single kind of step, the unseen kinds with it."""
-    costs = StepCosts(1, 1, start=(0.02, 0.002, 0.001, 0, 0, 0, 0))
+    costs = StepCosts(1, 1, start=(0.02, 0.002, 0.001, 0, 0, 0, 0, 0))
     load = StepLoad(full_tokens=1)
     assert costs.seconds(load) == pytest.approx(0.022)
     for _ in range(5):
@@ -109,7 +109,7 @@ def test_costs_go_on_learning_from_where_they_start():
         (lambda text: text[: len(text) // 2], "not readable as JSON"),
         (lambda text: "", "not readable as JSON"),
         (lambda text: "[1, 2]", "not written by glimpse calibrate"),
-        (lambda text: text.replace('"glimpse_calibration": 1', '"glimpse_calibration": 99'), "version 99, not 1"),
+        (lambda text: text.replace('"glimpse_calibration": 2', '"glimpse_calibration": 99'), "version 99, not 2"),
         (lambda text: text.replace('"seconds_per"', '"hours_per"'), "a value is missing or broken"),
         (lambda text: text.replace('"layers": 2', '"layers": 3'), "of a model of another shape"),
         (lambda text: text.replace('"bandwidth": ', '"bandwidth": -'), "is not a positive number"),
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(calibration, monkeypatch, t
 
 
 def test_a_plan_prices_with_it_where_the_model_is_the_same(checkpoint, calibration):
-    priced = replace(calibration, coefficients=(0.010, 0.001, 0.002, 1e-5, 2e-5, 0.0, 0.003))
+    priced = replace(calibration, coefficients=(0.010, 0.001, 0.002, 1e-5, 2e-5, 0.0, 0.003, 0.0))
     device = find_device(str(write(priced)))
     assert (device.name, device.dtype, device.bandwidth) == (priced.device, "float32", priced.bandwidth)
     budget = RecallBudget(share=0.1, floor=40)

@@ -1,4 +1,4 @@
-"""From result files to tables: on the terminal, and between two markers in the README."""
+"""From result files to tables: on the terminal, and between two markers in a document."""
 
 from __future__ import annotations
 
@@ -56,18 +56,39 @@ def shown(result: Result) -> str:
     return "\n".join([*parts, f"\nMeasured on: {_where(result)}"])
 
 
-def render(results: Sequence[Result]) -> str:
-    """The README's part: all targets, where and with what they were measured, then the tables of the suites."""
+def summary(results: Sequence[Result], details: str) -> str:
+    """A table with a line for each result file; `details` is the document that `render` goes to."""
     rows = [
-        [result.suite, target.what, target.target, _number(target.value), "yes" if target.ok else f"no: {target.note}"]
+        [
+            f"[{result.suite}]({details}#{_heading(result)})",
+            result.device["name"],
+            f"{sum(target.ok for target in result.targets)} of {len(result.targets)}",
+        ]
         for result in results
+    ]
+    return markdown_table(("suite", "measured on", "targets met"), rows)
+
+
+def render(results: Sequence[Result]) -> str:
+    """Each result under a heading: its targets, its tables, where and with what it was measured."""
+    return "\n\n".join(part for result in results for part in _section(result))
+
+
+def _section(result: Result) -> list[str]:
+    rows = [
+        [target.what, target.target, _number(target.value), "yes" if target.ok else f"no: {target.note}"]
         for target in result.targets
     ]
-    parts = [markdown_table(("suite", "what", "target", "value", "met"), rows)]
-    for result in results:
-        parts += [f"{table.title}:\n\n{markdown_table(table.columns, table.rows)}" for table in result.tables]
-    parts.append(f"Measured on: {'; '.join(sorted({_where(result) for result in results}))}.")
-    return "\n\n".join(parts)
+    return [
+        f"## {_heading(result)}",
+        f"Measured on {_where(result)}.",
+        *([markdown_table(("what", "target", "value", "met"), rows)] if rows else []),
+        *(f"{table.title}:\n\n{markdown_table(table.columns, table.rows)}" for table in result.tables),
+    ]
+
+
+def _heading(result: Result) -> str:
+    return result.file_name.removesuffix(".json")
 
 
 def with_block(text: str, block: str) -> str:
@@ -77,11 +98,6 @@ def with_block(text: str, block: str) -> str:
     if not begin or not end or BEGIN in rest or END in after:
         raise GlimpseError(f"the text must hold, once each and in this order, the lines {BEGIN} and {END}")
     return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"
-
-
-def has_markers(text: str) -> bool:
-    """Whether a text asks for the tables."""
-    return BEGIN in text or END in text
 
 
 def _number(value: float) -> str:

@@ -140,6 +140,7 @@ _UNITS = (
     ("1,000 positions of a draft row", "ms", 1e6),
     ("1,000 positions for each of its tokens", "ms", 1e6),
     ("choosing a recall set", "ms", 1e3),
+    ("drafts and full reads in one step", "ms", 1e3),
 )
 """Names of `FEATURES` for people."""
 

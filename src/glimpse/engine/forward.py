@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -66,4 +66,4 @@ def load_of(specs: list[RowSpec], rows: Rows) -> StepLoad:
         else:
             begins = int(rows.draft_len[spec.slot]) == 0
             load += StepLoad(draft_tokens=spec.count, draft_kv=spec.kv_read, rounds=int(begins))
-    return load
+    return replace(load, mixed=int(bool(load.draft_tokens and load.full_tokens)))

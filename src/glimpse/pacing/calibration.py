@@ -25,7 +25,7 @@ from glimpse.model.demo import cache_folder
 from glimpse.model.spec import DecoderSpec
 from glimpse.pacing.costs import FEATURES
 
-VERSION = 1
+VERSION = 2
 _MOST_SECONDS = 3600.0
 """No unit of any load takes an hour; sums of costs beyond it need not be finite."""
 _SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim", "vocab_size", "tied")

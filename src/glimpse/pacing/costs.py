@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds")
+FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds", "mixed")
 """What a step is priced by: itself, and the counts of its `StepLoad`."""
 Counts = np.ndarray | Sequence[int] | int
 
@@ -30,15 +30,19 @@ class StepLoad:
     """Query tokens times positions, summed over the rows that read everything: the arithmetic of attention."""
     rounds: int = 0
     """Draft rounds that began: each chooses a recall set."""
+    mixed: int = 0
+    """1 where some rows draft and others read everything: such a step runs both kinds of attention."""
 
     def __add__(self, other: StepLoad) -> StepLoad:
         return StepLoad(*(a + b for a, b in zip(self._tuple(), other._tuple(), strict=True)))
 
     def _tuple(self) -> tuple[int, ...]:
-        return (self.full_tokens, self.draft_tokens, self.full_kv, self.draft_kv, self.pairs, self.rounds)
+        return (
+            self.full_tokens, self.draft_tokens, self.full_kv, self.draft_kv, self.pairs, self.rounds, self.mixed,
+        )  # fmt: skip
 
     def features(self) -> np.ndarray:
-        """[7] float64: a constant and the six counts."""
+        """[8] float64: a constant and the seven counts."""
         return np.array((1, *self._tuple()), dtype=np.float64)
 
     @property
@@ -104,7 +108,9 @@ class StepCosts:
     ) -> None:
         self._lean = lean
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
-        self._start = np.array((step, 0.03 * step, 0.03 * step, position, position, 0.15 * position, 0.2 * step))
+        self._start = np.array(
+            (step, 0.03 * step, 0.03 * step, position, position, 0.15 * position, 0.2 * step, 0.2 * step)
+        )
         if start is not None:
             # What was measured as nothing may still grow: the fit leans on a relative distance.
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
@@ -120,7 +126,7 @@ class StepCosts:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """[7] seconds per unit of `StepLoad.features`, none negative."""
+        """[8] seconds per unit of `StepLoad.features`, none negative."""
         if self._fit is None:
             self._fit, self._since = self._solve(), 0
         return self._fit
@@ -139,7 +145,7 @@ class StepCosts:
             self._fit = None
 
     def points(self) -> list[tuple[np.ndarray, float]]:
-        """For each kind of step seen, its mean load ([7], as `StepLoad.features`) and median seconds."""
+        """For each kind of step seen, its mean load ([8], as `StepLoad.features`) and median seconds."""
         return [kind.point for kind in self._kinds.values()]
 
     def seen(self, load: StepLoad) -> int:

@@ -1,35 +1,33 @@
-"""Each row of a batch at its own pace (ASPIRE, arXiv 2609.17943, "scheduler").
+"""A batch paced for its most tokens per second: each row verifies at its own pace, where that pays (ASPIRE,
+arXiv 2609.17943, "scheduler").
 
-At every step each row either drafts one more token or verifies what it has: it verifies once its draft is as long as
-its best length, which is worked out anew from the running acceptance by depth (`chances`), the measured costs of a step
-(`costs`) and how many share a step (`rounds`). What differs from the paper, and by how much it pays: docs/pacing.md.
+How long drafts are is worked out from the running acceptance by depth (`chances`), the measured costs of a step
+(`costs`, `rounds`) and what mixed steps cost (`strides`): rows verify on a common grid, every time or every second or
+third time. Where mixed steps are dear, the batch drafts and verifies in step, with the length that is best for it as a
+whole. What differs from the paper, and by how much it pays: docs/pacing.md.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chances import DepthChances
-from glimpse.pacing.pacer import Action, Decisions, PaceContext, draft_up_to
+from glimpse.pacing.pacer import Action, Decisions, PaceContext
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
+from glimpse.pacing.strides import Schedule
 
-FIRST_TRIAL, LAST_TRIAL = 192, 768
-"""Plain tokens of the whole batch between trials of a draft: a trial costs about one and a half of them."""
-_GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it, less their whole parts, are spread evenly however many there are."""
+HELD = 4
+"""Verifications of the batch (plain steps count) until grid and strides are worked out anew."""
 
 
 class FleetPacer:
     """Draft or verify, row by row, for the most tokens per second of the batch; plain where no draft pays.
 
-    Where every row decodes plainly, one row at a time tries a draft now and then. Rows of equal lengths that began
-    together would verify together for ever, and a step of that many tokens takes longer than its share: so each
-    request's first draft is cut to another part of its best length, which spreads the rows' verifications for good.
+    Where every row decodes plainly, all of them try a draft of one token now and then: together that costs one draft
+    step, alone in a batch a mixed one.
     """
 
     name = "fleet"
@@ -42,10 +40,14 @@ class FleetPacer:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._chances = DepthChances(self.most)
-        self._probe = Probe(FIRST_TRIAL, LAST_TRIAL)
-        self._admitted = 0
-        self._first: dict[int, float] = {}
-        """For rows that have verified no draft yet: which part of its best length the first one is."""
+        self._probe = Probe()
+        self._grid = 1
+        self._strides: dict[int, int] = {}
+        """By slot; a new row goes with the grid."""
+        self._left = 0
+        """Verifications of the batch until the schedule is worked out anew."""
+        self._known: set[int] = set()
+        """Sizes of batches, to a factor of two, whose plain steps have been measured."""
 
     @classmethod
     def build(cls, context: PaceContext) -> FleetPacer:
@@ -56,54 +58,78 @@ class FleetPacer:
         """Start values for each request."""
         for slot in rows.slots:
             self._chances.admit(slot)
-            self._first[slot] = 1 - self._admitted * _GOLDEN % 1
-            self._admitted += 1
+            self._strides[slot] = 1
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
-        """Draft one more where the draft is shorter than the row's best length."""
+        """Draft on until the grid's next point; there, verify the rows whose turn it is."""
         drafted = rows.column(rows.rows.draft_len)
-        more = [min(self.most - have, most) for have, most in zip(drafted, room, strict=True)]
-        if not any(drafted) and self._prices.plain_is_unknown(rows):
+        more = [max(0, min(self.most - have, most)) for have, most in zip(drafted, room, strict=True)]
+        if not any(drafted) and self._plain_is_unknown(rows):
             return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
         if self._at_once or not self.most:
-            return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in more], more)
-        best = self.lengths(rows, [have + max(0, left) for have, left in zip(drafted, more, strict=True)])
-        if len(rows) > 1:
-            best = [math.ceil(self._first.get(slot, 1) * length) for slot, length in zip(rows.slots, best, strict=True)]
-        return draft_up_to(best, rows, room, holds=self._probe.left(len(rows)))
-
-    def lengths(self, rows: RowView, most: list[int]) -> list[int]:
-        """Each row's best draft length of at most `most`."""
-        # A token there is no room for adds nothing, and costs.
-        room = np.arange(self.most) < np.array(most)[:, None]
-        chances = np.where(room, self._chances.of(rows.slots), 0.0)
-        return self._best(self._prices.rates(rows, chances, drafting=True), most, 1)
+            return Decisions([Action.DRAFT if left else Action.PLAIN for left in more], more)
+        strides = self._strides_of(rows)
+        first = min(strides)
+        ahead = max(have for have, stride in zip(drafted, strides, strict=True) if stride == first)
+        left = min(first * self._grid - 1 - ahead, max(more))
+        if left > 0:
+            actions = [Action.DRAFT if room else _ends(have) for have, room in zip(drafted, more, strict=True)]
+            return Decisions(actions, more, burst=left, closes=max(strides) == first)
+        self._left -= 1
+        actions = [
+            Action.DRAFT if stride > first and room and have < stride * self._grid - 1 else _ends(have)
+            for have, room, stride in zip(drafted, more, strides, strict=True)
+        ]
+        return Decisions(actions, more, holds=self._probe.left())
 
     def trim(self, rows: RowView) -> list[int]:
         """The best length of each deterministic draft, by the drafter's word."""
         drafted = rows.column(rows.rows.draft_len)
         if not any(drafted):
             return drafted
-        return self._best(self._prices.rates(rows, confidences(rows, drafted), drafting=False), drafted, 2)
-
-    def _best(self, rates: np.ndarray, most: list[int], trial: int) -> list[int]:
-        """The lengths with the highest rates; where all are 0 and a trial is due, one row drafts `trial` tokens."""
+        rates = self._prices.rates(rows, confidences(rows, drafted), drafting=False)
         best = [int(length) for length in rates.argmax(1)]
         if self._probe.due and not any(best):
-            row = int(np.argmax(most))
-            best[row] = min(trial, most[row])
+            row = int(np.argmax(drafted))
+            best[row] = min(2, drafted[row])
         return best
+
+    def schedule(self, rows: RowView) -> Schedule:
+        """The best grid and strides by what is known now."""
+        held = Schedule(self._grid, np.array([self._strides[slot] for slot in rows.slots]))
+        return Schedule.best(self._prices.yields(rows, self._chances.of(rows.slots)), held)
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Moves the estimates by the tokens that were judged."""
+        self._probe.count(any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
-            self._probe.count(bool(outcome.drafted))
             if outcome.drafted and not self._at_once:
-                self._first.pop(outcome.slot, None)
                 self._chances.learn(outcome.slot, outcome.drafted, outcome.accepted)
 
     def retire(self, rows: RowView) -> None:
         """Drops the estimates."""
         for slot in rows.slots:
             self._chances.retire(slot)
-            self._first.pop(slot, None)
+            self._strides.pop(slot, None)
+
+    def _plain_is_unknown(self, rows: RowView) -> bool:
+        size = len(rows).bit_length()
+        if size not in self._known and not self._prices.plain_is_unknown(rows):
+            self._known.add(size)
+        return size not in self._known
+
+    def _strides_of(self, rows: RowView) -> list[int]:
+        """Each row's stride; worked out anew where it is time."""
+        if self._left <= 0:
+            found = self.schedule(rows)
+            self._grid, self._left = found.grid, HELD
+            self._strides |= zip(rows.slots, found.strides.tolist(), strict=True)
+        strides = [self._strides[slot] for slot in rows.slots]
+        if self._probe.due and self._grid == 1 and max(strides) == 1:
+            self._probe.take()
+            return [2] * len(strides)
+        return strides
+
+
+def _ends(have: int) -> Action:
+    return Action.VERIFY if have else Action.PLAIN

@@ -33,6 +33,11 @@ class Decisions:
     holds: int = 0
     """Where all are told PLAIN: for how many more steps they would be told so again, as long as no row comes or goes.
     A GPU whose plain step takes half a millisecond need not wait for the answer."""
+    burst: int = 0
+    """Where rows are to draft in step: how many draft steps they take, as long as no row comes or goes. A GPU runs them
+    in one go; rows without room for them stand still until the batch verifies."""
+    closes: bool = False
+    """All rows verify after the burst."""
     choices: Mapping[int, Choice] = field(default_factory=dict)
     """By slot, of rows whose drafter was chosen anew: what was chosen, and why."""
 

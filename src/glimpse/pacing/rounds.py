@@ -13,6 +13,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.strides import Yields
 
 PLAIN_FIRST = 2
 """Plain steps that are run before the first draft; they write text like any other."""
@@ -28,10 +29,18 @@ class RoundPrices:
         """[R, K + 1]: expected tokens per second of rounds of 0 (plain decoding), 1, ..., K draft tokens.
 
         `chances` [R, K]: P(accepted, given that all before it were); `drafting`: each draft token takes a step of the
-        engine (else the drafts are there already, and a round is one step).
+        engine (else the drafts are there already, and a round is one step). A row answers for its share of a step.
         """
         lengths = rows.column(rows.rows.committed_len)
-        return np.asarray(tokens_of(chances) / self._seconds(lengths, chances.shape[1], drafting=drafting))
+        own, most = self._seconds(lengths, chances.shape[1], drafting=drafting), chances.shape[1]
+        steps = 1 + np.arange(most + 1) * drafting
+        return np.asarray(tokens_of(chances) / (own + steps * self._step / len(lengths)))
+
+    def yields(self, rows: RowView, chances: np.ndarray) -> Yields:
+        """What rounds of drafts by forwards yield, and what they add to the steps that the batch runs anyway."""
+        lengths = rows.column(rows.rows.committed_len)
+        own = self._seconds(lengths, chances.shape[1], drafting=True)
+        return Yields(tokens_of(chances), own, self._step, float(self._costs.marginal(mixed=1)))
 
     def plain_is_unknown(self, rows: RowView) -> bool:
         """Whether plain steps of these rows have hardly run yet: they are what drafting must beat."""
@@ -39,16 +48,20 @@ class RoundPrices:
         plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
         return self._costs.seen(plain) < PLAIN_FIRST
 
+    @property
+    def _step(self) -> float:
+        return float(self._costs.coefficients[0])
+
     def _seconds(self, lengths: list[int], most: int, *, drafting: bool) -> np.ndarray:
-        """[R, most + 1]: seconds that each row answers for, by the draft's length."""
-        drafted, share = np.arange(most + 1), float(self._costs.coefficients[0]) / len(lengths)
+        """[R, most + 1]: seconds that each row adds to the steps of its round, by the draft's length."""
+        drafted = np.arange(most + 1)
         count, length = 1 + drafted, np.array(lengths)[:, None]
-        seconds = share + self._costs.marginal(full_tokens=count, full_kv=length + count, pairs=length * count)
+        seconds = self._costs.marginal(full_tokens=count, full_kv=length + count, pairs=length * count)
         if drafting:
             positions = np.array([self._positions(each) for each in lengths])[:, None]
-            step = share + self._costs.marginal(draft_tokens=1, draft_kv=positions)
-            seconds += step * drafted + float(self._costs.marginal(rounds=1)) * (drafted > 0)
-        return seconds
+            token = self._costs.marginal(draft_tokens=1, draft_kv=positions)
+            seconds = seconds + token * drafted + float(self._costs.marginal(rounds=1)) * (drafted > 0)
+        return np.asarray(seconds)
 
 
 def tokens_of(chances: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from glimpse.pacing.pacer import Action, Decisions
 
 
 class Whim:
-    """Decides at random, row by row and step by step; drafts half of the time."""
+    """Decides at random, row by row and step by step; drafts half of the time, now and then in bursts."""
 
     name, most, foretells = "whim", 3, False
 
@@ -22,6 +22,10 @@ class Whim:
         pass
 
     def decide(self, rows, room):
+        left = self.most - max(rows.column(rows.rows.draft_len))
+        if left and self._random.random() < 0.3:
+            burst, closes = self._random.randint(1, left), self._random.random() < 0.5
+            return Decisions([Action.DRAFT] * len(room), room, burst=burst, closes=closes)
         return Decisions([self._random.choice(self._actions) for _ in room], room)
 
     def trim(self, rows):
@@ -37,12 +41,12 @@ class Whim:
 class Told:
     """Says the next entry of a list, for all rows; keeps what it was shown."""
 
-    def __init__(self, *answers, holds=0):
-        self.answers, self.seen, self._holds = list(answers), [], holds
+    def __init__(self, *answers, **more):
+        self.answers, self.seen, self._more = list(answers), [], more
 
     def decide(self, view, room):
         self.seen.append((view.column(view.rows.draft_len), room))
-        return Decisions(self.answers.pop(0), room, holds=self._holds)
+        return Decisions(self.answers.pop(0), room, **self._more)
 
 
 def three_rows(most: int) -> RowView:

@@ -83,6 +83,27 @@ def test_plain_steps_that_were_foretold_are_not_asked_for(view):
     assert not pacer.answers
 
 
+def test_a_burst_is_one_move_and_rows_without_room_stand_still(view):
+    """Row 0 has room for two: the device stops it there, and nothing is mixed."""
+    pace = OwnPace(Told([DRAFT] * 3, [VERIFY, DRAFT, DRAFT], burst=3, closes=True), MOST)
+    assert pace.next(view) == Move(3, True, 3, Learn.ADD)
+    assert pace.next(view) == Move(3, True, 3, Learn.ADD)
+
+
+def test_a_burst_that_does_not_close_goes_on_from_what_is_pending(view):
+    pacer = Told([DRAFT] * 3, [DRAFT] * 3, burst=2)
+    pace = OwnPace(pacer, MOST)
+    assert [pace.next(view) for _ in range(2)] == [Move(2, False), Move(2, False)]
+    assert pacer.seen[1][0] == [2, 2, 2]
+
+
+def test_a_fresh_set_precedes_a_burst(view):
+    pace = OwnPace(Told([DRAFT] * 3, [DRAFT] * 3, burst=2, closes=True), MOST)
+    assert pace.next(view, plain=True) == Move(0, True)
+    assert pace.next(view) == Move(0, True, 0, Learn.ANEW)
+    assert pace.next(view) == Move(2, True, 2, Learn.ADD)
+
+
 def test_what_was_foretold_does_not_hold_for_other_rows_or_for_drafts(view):
     pacer = Told([PLAIN] * 3, [PLAIN] * 2, [PLAIN, DRAFT], [VERIFY, DRAFT], holds=2)
     pace = OwnPace(pacer, MOST)

@@ -9,6 +9,7 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
+from glimpse.engine.device.asking import Asking
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
 from glimpse.engine.device.host_drafts import host_drafts
@@ -68,6 +69,8 @@ class DeviceEngine:
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
         self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees)
         self._host_drafts = host_drafts(parts, core) if waits else None
+        # A pacer that foretells is told what to do: it drafts whatever that costs.
+        self._asking = Asking() if waits and not known else None
 
     @property
     def options(self) -> EngineOptions:
@@ -144,12 +147,14 @@ class DeviceEngine:
     def _run(self) -> list[Progress]:
         self._residents.publish()
         self._make_room()
-        late, self._late = self._late, []
         admit(self._waiting, self._residents, self._take, others=self._any_running)
+        if self._asking and self._reader.queue:
+            self._asking.interrupted()
         self._reader.step()
         launched = self._launch_next()
-        ahead = self.AHEAD if launched and not self._host_drafts else 0
-        return late + self._land(ahead) + (self._eager.step() if self._eager.busy else [])
+        progress = self._land(self.AHEAD if launched and self._runs_ahead else 0)
+        late, self._late = self._late, []
+        return late + progress + (self._eager.step() if self._eager.busy else [])
 
     def _make_room(self) -> None:
         """Pages for all that the rows may write before the next step."""
@@ -175,17 +180,30 @@ class DeviceEngine:
         self._reader.queue.append(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:
-        seats = self._seats.taken
-        if not seats:
+        if self._asking and self._flying and not self._asking.rests(self._slots):
+            self._late += self._land(0)
+        if not self._seats.taken:
             return False
-        view = RowView(self.parts.rows, tuple(seat.slot for seat in seats))
-        plain = self._settler.doubtful
-        if self._host_drafts:
-            self._flying.append(self._launch(self._host_drafts.next(seats, plain=plain), view))
-        else:
-            self._flying.append(self._launch(self._pace.next(view, plain=plain), view))
+        self._flying.append(self._launch(self._next_move(), RowView(self.parts.rows, self._slots)))
         self.steps += 1
         return True
+
+    @property
+    def _runs_ahead(self) -> bool:
+        """Whether the next step can be launched before the last one is read."""
+        return self._host_drafts is None or (self._asking is not None and self._asking.resting)
+
+    @property
+    def _slots(self) -> tuple[int, ...]:
+        return tuple(seat.slot for seat in self._seats.taken)
+
+    def _next_move(self) -> Move | Mixture | TreeMove:
+        plain = self._settler.doubtful
+        if self._host_drafts is None:
+            return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
+        if self._asking is None or self._asking.asks(self._slots):
+            return self._host_drafts.next(self._seats.taken, plain=plain)
+        return self._host_drafts.skip(self._seats.taken)
 
     def _launch(self, move: Move | Mixture | TreeMove, view: RowView) -> Launched:
         given = self._steps.launch(move, view)
@@ -209,7 +227,10 @@ class DeviceEngine:
     def _read_letters(self, ahead: int) -> list[Progress]:
         progress: list[Progress] = []
         while len(self._flying) > ahead:
-            progress += self._settler.settle(self._flying.popleft())
+            launched = self._flying.popleft()
+            progress += self._settler.settle(launched)
+            if self._asking:
+                self._asking.learn(launched)
         return progress
 
     def _retire_finished(self) -> None:

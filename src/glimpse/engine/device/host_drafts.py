@@ -39,6 +39,11 @@ class HostDrafts:
             self._put(slots, drafted, most)
         return Move(0, verifies=True, drafted=most)
 
+    def skip(self, seats: list[Seat]) -> Move:
+        """A plain step that nobody is asked for; what came before may be unread."""
+        self._parts.rows.draft_len[[seat.slot for seat in seats]] = 0
+        return Move(0, verifies=True)
+
     def landed(self) -> None:
         """What was launched has been read: nothing was lent to it."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
+from glimpse.engine.device.pace import Move
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_planner import TreePlanner
@@ -37,6 +38,11 @@ class HostTrees:
                 self._lend(row, seat.sequence, have)
         fed = self._put(slots, counts)
         return TreeMove(tuple(counts.tolist()), tuple(depths.tolist()), fed)
+
+    def skip(self, seats: list[Seat]) -> Move:
+        """See `HostDrafts.skip`."""
+        self._planner.drop([seat.slot for seat in seats])
+        return Move(0, verifies=True)
 
     def landed(self) -> None:
         """Gives back the pages of nodes whose verification has been read."""

@@ -20,6 +20,8 @@ from glimpse.errors import GlimpseError
 
 STEPS = 16
 """Draft steps in one graph, at most."""
+BURSTS = (16, 12, 8, 6, 4, 2, 1)
+"""Draft steps that graphs are made for where drafts have any length; others are made up of them."""
 WIDTHS = (1, 2, 3, 5, 7, 9)
 """Query tokens a row that graphs are made for where drafts have any length; beyond, every fourth number."""
 WORKS = 48
@@ -41,7 +43,7 @@ class Launcher:
         """`steps` more draft tokens for each row."""
         ran = Ran(graph=True)
         while steps:
-            now = min(steps, STEPS)
+            now = min(steps, STEPS) if self._exact else next(burst for burst in BURSTS if burst <= steps)
             work = self._work(rows, 1)
             ran &= self._run(rows, 1, ("draft", now), partial(_repeat, work.draft, now))
             steps -= now
@@ -62,8 +64,8 @@ class Launcher:
         asked = {"drafts": Want.DRAFT in wants, "learns": max(wants) >= Want.ADD}
         return self.graphs.run((*key, *asked.values()), partial(self._mixed.get(key).run, **asked))
 
-    def trees(self, move: TreeMove) -> Ran:
-        """Verifies the rows' trees. Raises GlimpseError where the rows have none."""
+    def trees(self, move: TreeMove) -> tuple[Ran, int]:
+        """Verifies the rows' trees; with how many query tokens it ran. Raises GlimpseError where the rows have none."""
         if self._trees is None:
             raise GlimpseError("these rows verify chains only")
         return self._trees.run(move, self.graphs)

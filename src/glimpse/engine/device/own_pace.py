@@ -15,7 +15,7 @@ from glimpse.attention.triton.mixed import Want
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.settings import Learn
-from glimpse.pacing.pacer import Action, Pacer
+from glimpse.pacing.pacer import Action, Decisions, Pacer
 
 LEARNS = {Want.PLAIN: Learn.NOTHING, Want.ADD: Learn.ADD, Want.ANEW: Learn.ANEW}
 
@@ -56,13 +56,14 @@ class OwnPace:
     def next(self, view: RowView, *, plain: bool = False) -> Move | Mixture:
         """What to launch now for these rows; `plain`: whatever they want, a plain step, which drops their drafts."""
         rows = [self._rows[slot] for slot in view.slots]
-        wants = [Want.PLAIN] * len(rows) if plain or self._foretold(view) else self._ask(view, rows)
-        step = _step(wants, [row.pending for row in rows])
-        for row, want in zip(rows, wants, strict=True):
-            row.pending = row.pending + 1 if want is Want.DRAFT else 0
-            if want is not Want.DRAFT:
-                row.stale = want is Want.PLAIN
-        return step
+        if plain or self._foretold(view):
+            return _each(rows, [Want.PLAIN] * len(rows))
+        decisions = self._ask(view, rows)
+        if decisions.burst and not any(row.stale and not row.pending for row in rows):
+            return _burst(rows, decisions)
+        wants = [_want(*of) for of in zip(rows, decisions.actions, decisions.room, strict=True)]
+        self._holds = view.slots, decisions.holds if all(want is Want.PLAIN for want in wants) else 0
+        return _each(rows, wants)
 
     def leave(self, slot: int) -> None:
         """Forgets a row."""
@@ -73,14 +74,31 @@ class OwnPace:
         self._holds = slots, left - 1
         return left > 0 and slots == view.slots
 
-    def _ask(self, view: RowView, rows: list[_Launched]) -> list[Want]:
+    def _ask(self, view: RowView, rows: list[_Launched]) -> Decisions:
         slots, pending = list(view.slots), torch.tensor([row.pending for row in rows])
         left = (view.rows.limit - view.rows.committed_len)[slots] - 1  # the target adds a token of its own
         view.rows.draft_len[slots] = pending
-        decisions = self._pacer.decide(view, (left.clamp(max=self._most) - pending).clamp(min=0).tolist())
-        wants = [_want(*of) for of in zip(rows, decisions.actions, decisions.room, strict=True)]
-        self._holds = view.slots, decisions.holds if all(want is Want.PLAIN for want in wants) else 0
-        return wants
+        return self._pacer.decide(view, (left.clamp(max=self._most) - pending).clamp(min=0).tolist())
+
+
+def _burst(rows: list[_Launched], decisions: Decisions) -> Move:
+    """Draft steps of all rows in one go; the device stops at each row's end."""
+    longest = max(row.pending for row in rows) + decisions.burst
+    for row in rows:
+        row.pending = 0 if decisions.closes else row.pending + decisions.burst
+    if decisions.closes:
+        return Move(decisions.burst, verifies=True, drafted=longest, learn=Learn.ADD)
+    return Move(decisions.burst, verifies=False)
+
+
+def _each(rows: list[_Launched], wants: list[Want]) -> Move | Mixture:
+    """One step in which every row does what it wants."""
+    step = _step(wants, [row.pending for row in rows])
+    for row, want in zip(rows, wants, strict=True):
+        row.pending = row.pending + 1 if want is Want.DRAFT else 0
+        if want is not Want.DRAFT:
+            row.stale = want is Want.PLAIN
+    return step
 
 
 def _want(row: _Launched, action: Action, room: int) -> Want:

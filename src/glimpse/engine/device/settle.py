@@ -153,7 +153,7 @@ class DeviceSettler:
         depth = launched.trees.depths[row] if launched.trees else None
         commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1, depth)
         outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
-        outcomes.append(trees.outcome(row, outcome) if trees else outcome)
+        outcomes.append(trees.outcome(row, outcome) if trees and launched.trees else outcome)
         return [Progress(request, commit, accepted)]
 
     def _give_up(self, seat: Seat, drafted: int) -> list[Progress]:

@@ -63,8 +63,8 @@ class Steps:
 
     def _trees(self, move: TreeMove, view: RowView) -> Given:
         begun = Mark(self._device)
-        ran = self._launcher.trees(move)
-        timed = Timed(begun, Mark(self._device), _tree_load(move, _lengths(view)), 1)
+        ran, tokens = self._launcher.trees(move)
+        timed = Timed(begun, Mark(self._device), _tree_load(move, tokens, _lengths(view)), 1)
         return Given(ran, True, 1, (timed,), move)
 
     def _draft_load(self, lengths: list[int]) -> StepLoad:
@@ -91,6 +91,7 @@ class Steps:
             full_kv=sum(length + tokens - 1 for tokens, length in reading),
             pairs=sum(tokens * length for tokens, length in reading),
             rounds=sum(want >= Want.ADD for want in mixture.wants),
+            mixed=int(bool(drafting and reading)),
         )
 
 
@@ -98,9 +99,9 @@ def _lengths(view: RowView) -> list[int]:
     return view.column(view.rows.committed_len)
 
 
-def _tree_load(move: TreeMove, lengths: list[int]) -> StepLoad:
+def _tree_load(move: TreeMove, tokens: int, lengths: list[int]) -> StepLoad:
     return StepLoad(
-        full_tokens=move.loaded,
+        full_tokens=move.loaded(tokens),
         full_kv=sum(lengths) + sum(move.drafted),
         pairs=sum((drafted + 1) * length for drafted, length in zip(move.drafted, lengths, strict=True)),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from glimpse.engine.device.core import Core
+from glimpse.engine.device.covering import Covering
 from glimpse.engine.device.graphs import Graphs, Ran
 from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.tree_state import TreeState
@@ -35,10 +36,9 @@ class TreeMove:
         """Query tokens, padding apart."""
         return sum(self.drafted) + len(self.drafted)
 
-    @property
-    def loaded(self) -> int:
-        """Query tokens that the step is priced by: with padding, unless nothing is drafted."""
-        return node_bucket(self.tokens) if any(self.drafted) else len(self.drafted)
+    def loaded(self, tokens: int) -> int:
+        """Query tokens that a step run with `tokens` is priced by: with padding, unless nothing is drafted."""
+        return tokens if any(self.drafted) else len(self.drafted)
 
 
 class TreeLauncher:
@@ -47,26 +47,31 @@ class TreeLauncher:
     def __init__(self, core: Core, trees: TreeState) -> None:
         self._core, self._trees = core, trees
         self._graphs: Graphs | None = None
+        self._shapes = Covering()
         self._works: Kept[tuple[int, int, int], TreeWork] = Kept(
             WORKS, lambda key: TreeWork(core, trees, *key), self._drop
         )
 
-    def run(self, move: TreeMove, graphs: Graphs) -> Ran:
-        """Verifies the trees that stand in the `TreeState`, and sends what they became."""
+    def run(self, move: TreeMove, graphs: Graphs) -> tuple[Ran, int]:
+        """Verifies the trees that stand in the `TreeState`, and sends what they became; with how many tokens it ran."""
         self._graphs = graphs
         key = self._key(move.drafted)
         ran = graphs.run(("tree", *key), self._works.get(key).verify)
         self._trees.send(move.tokens)
-        return ran
+        return ran, key[1]
 
     def _key(self, drafted: Sequence[int]) -> tuple[int, int, int]:
         """Rows, tokens and the queries of one row, of the step that such drafts are verified in."""
         rows, most = self._core.rows, self._core.rows.most + 1
         size = min(1 << (len(drafted) - 1).bit_length(), rows.size)
         queries = min(next(width for width in WIDTHS if width > max(drafted)), most)
-        return size, min(node_bucket(sum(drafted) + len(drafted)), size * most), queries
+        tokens = node_bucket(sum(drafted) + len(drafted))
+        ample = 1 << (tokens - 1).bit_length()
+        limit = size * most
+        return self._shapes.choose((size, min(tokens, limit), queries), (size, min(ample, limit), queries))
 
     def _drop(self, key: tuple[int, int, int]) -> None:
+        self._shapes.drop(key)
         if self._graphs is not None:
             self._graphs.drop(("tree", *key))
 

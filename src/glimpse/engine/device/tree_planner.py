@@ -38,14 +38,15 @@ class TreePlanner:
 
     def plan(self, slots: list[int], *, plain: bool) -> tuple[Ints, Ints]:
         """The nodes and the depth of each row's draft, which then stands in the rows; `plain`: none."""
-        self._drop(slots)
+        self.drop(slots)
         if not plain:
             self._draft(RowView(self._rows, tuple(slots)))
         counts, depths = self._counts[slots], np.empty(len(slots), np.int64)
         deepest(self._parents[slots], counts, depths)
         return counts, depths
 
-    def _drop(self, slots: list[int]) -> None:
+    def drop(self, slots: list[int]) -> None:
+        """Takes the rows' drafts away."""
         self._counts[slots] = 0
         self._parents[slots] = self._chain
         self._rows.branching.difference_update(slots)
