@@ -13,6 +13,7 @@ from glimpse.acceptance.rule import trusts
 from glimpse.cli import report
 from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import make_parts
+from glimpse.engine.device.eligible import why_not_engine
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
@@ -144,3 +145,18 @@ def test_a_fixed_draft_is_taken_where_the_rule_lets_it(tiny):
     assert 0 < taken.relaxed < taken.accepted
     refused = with_parts(tiny, Fixed([43]), lossy="top-k:4", draft_tokens=1).generate([IDS], params)[0].speculation
     assert refused.accepted == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"drafter": "sparse", "lossy": "cactus"}, "acceptance 'cactus'"),
+        ({"drafter": "slowfast", "lossy": "slowfast"}, "acceptance 'trust'"),
+        ({"drafter": "slowfast"}, "pacer 'boundary' reads what was drafted"),
+        ({"drafter": "slowfast", "pacer": "fixed"}, "drafter 'slowfast' feeds forwards of its own"),
+        ({"drafter": "sparse", "pacer": "boundary"}, "pacer 'boundary' reads what was drafted"),
+    ],
+)
+def test_no_graph_of_a_gpu_runs_these(tiny, options, reason):
+    """They run eagerly there, counted with the reason."""
+    assert why_not_engine(make_parts(tiny.loaded, EngineOptions(**options))) == reason

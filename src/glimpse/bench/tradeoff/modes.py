@@ -34,12 +34,12 @@ class Mode:
 
     def options(self, budget: int) -> dict[str, Any]:
         """For `LLM.variant`; `budget` positions are read by sparse drafts."""
-        paced = {"pacer": None if self.drafter in ("none", "slowfast") else "fixed", "draft_tokens": self.drafts}
-        if self.drafter == "none":
-            paced["pacer"] = "fixed"
-        reads = {"budget": 1e-9, "budget_floor": budget} if DRAFTERS.get(self.drafter).needs_forward else {}
-        none = {"budget": None, "budget_floor": None, "acceptance": None, "lossy": self.lossy}
-        return none | {"drafter": self.drafter} | paced | reads
+        pacer = None if self.drafter == "slowfast" else "fixed"
+        reads = (1e-9, budget) if DRAFTERS.get(self.drafter).needs_forward else (None, None)
+        return {
+            "drafter": self.drafter, "pacer": pacer, "draft_tokens": self.drafts, "acceptance": None,
+            "lossy": self.lossy, "budget": reads[0], "budget_floor": reads[1],
+        }  # fmt: skip
 
 
 def parse_mode(text: str, drafts: int) -> Mode:
