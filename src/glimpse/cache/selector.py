@@ -8,9 +8,9 @@ sinks nor recent ones, with the attention p_t of the last queries t over J:
     lambda = clip((|f|^2 - f.r) / (|f|^2 - 2 f.r + |r|^2), 0, 0.02),   s = (1 - lambda) f + lambda r
     z = log s;   z -= 0.5 max(0, max of the neighbours' z - z);   z += 0.35 log softmax over the layer's heads of z
 
-and the best z are chosen. The paper leaves a, g, b, e, h and who is a neighbour open: here they are fitted on real text
-(docs/lossy.md). It has the attention of single heads; here, as in `recall`, the weights of a group's query heads are
-summed first, and p_t is what of that sum lies in J, brought to 1.
+and the best z are chosen. The paper leaves a, g, b, e, h and who is a neighbour open; what a sweep over real text said
+of them is in docs/lossy.md. It has the attention of single heads; here, as in `recall`, the weights of a group's query
+heads are summed first, and p_t is what of that sum lies in J, brought to 1.
 """
 
 from __future__ import annotations
