@@ -38,6 +38,10 @@ Progress = Callable[[str, int, int], None]
 _LESS = "a lower max_batch_size or max_context needs less"
 
 
+def _silent(stage: str, done: int, total: int) -> None:
+    """Hears of progress, and says nothing."""
+
+
 class LLM:
     """A loaded checkpoint with a drafter, a pacer and an acceptance rule.
 
@@ -103,7 +107,7 @@ class LLM:
         )
         if machine.threads is not None:
             torch.set_num_threads(machine.threads)
-        hear = progress or (lambda stage, done, total: None)
+        hear = progress or _silent
         where = place(machine.device)
         if where.warn:
             warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
@@ -116,6 +120,13 @@ class LLM:
         self._engine = within_memory(lambda: build_engine(loaded, options), self._device, _LESS)
         self._asked = 0
 
+    @classmethod
+    def over(cls, loaded: Loaded, options: EngineOptions, seed: int | None = None, progress: Progress = _silent) -> LLM:
+        """An LLM over a checkpoint that is in memory already. Raises as the constructor does."""
+        made = cls.__new__(cls)
+        made._set_up(loaded, options, seed, progress)
+        return made
+
     def variant(self, **options: Any) -> LLM:
         """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...).
 
@@ -126,9 +137,7 @@ class LLM:
             raise ArgumentError(
                 f"exact {asked.exact!r} over a cache of exact {self.options.exact!r}; open an LLM of its own"
             )
-        other = LLM.__new__(LLM)
-        other._set_up(self._loaded, asked, self._seed, self._progress)
-        return other
+        return LLM.over(self._loaded, asked, self._seed, self._progress)
 
     @property
     def options(self) -> EngineOptions:

@@ -22,6 +22,7 @@ from glimpse.cli.bench_options import (
     where,
 )
 from glimpse.cli.bench_run import machine_for, run_suite, suite_of
+from glimpse.cli.bench_serve import LoadOptions, serve
 from glimpse.cli.bench_timeline import TimelineOptions, timeline
 from glimpse.cli.bench_tradeoff import TradeoffOptions, tradeoff
 from glimpse.cli.commands import command
@@ -79,6 +80,7 @@ command(bench, "fleet", fleet, (GridOptions, TurnOptions, ArmOptions, OutputOpti
 command(bench, "batches", batches, (GridOptions, TurnOptions, OutputOptions))
 command(bench, "timeline", timeline, (GridOptions, TimelineOptions, OutputOptions))
 command(bench, "tradeoff", tradeoff, (TradeoffOptions, OutputOptions))
+command(bench, "serve", serve, (LoadOptions, OutputOptions))
 command(bench, "report", report, (ReportOptions, OutputOptions))
 
 

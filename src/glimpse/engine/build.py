@@ -140,7 +140,9 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         decoder=decoder,
         pool=pool,
         rows=Rows(loaded.slots, loaded.context + most + 1, most),
-        sampler=Sampler(loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size),
+        sampler=Sampler(
+            loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size, grammars=loaded.grammars
+        ),
         drafter=drafter,
         pacer=pacer,
         acceptance=rule,

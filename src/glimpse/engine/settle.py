@@ -154,7 +154,7 @@ def _cut(
     else:
         weights = _path_importance(importance, spec, path[:accepted])
         outcome = Outcome(spec.slot, drafted, accepted, kept, weights, path[:accepted])
-    return Progress(request, commit, accepted), outcome
+    return Progress(request, commit, accepted, drafted), outcome
 
 
 def keep_tokens(

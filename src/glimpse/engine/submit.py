@@ -28,6 +28,8 @@ def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params:
         vocab_size=checkpoint.spec.vocab_size,
         encode=lambda text: checkpoint.tokenizer.encode(text, add_special_tokens=False),
     )
+    if resolved.grammar is not None:
+        loaded.grammars.guide(resolved.grammar)  # compiled here, so that no step waits for it
     reason = engine.refuses(resolved)
     if reason:
         raise ArgumentError(reason)

@@ -24,6 +24,7 @@ def why_not_request(params: ResolvedParams) -> str | None:
         "bad_words": bool(params.bad_words),
         "suppress_tokens": bool(params.suppress_tokens),
         "min_tokens": params.min_tokens > 0,
+        "grammar": params.grammar is not None,
         "logprobs": params.logprobs is not None,
         "prompt_logprobs": params.prompt_logprobs is not None,
     }
