@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from glimpse import acceptance
 from glimpse.async_llm import AsyncLLM
 from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import check_names, refuse_unused
+from glimpse.engine.lossy import rule_of
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -102,10 +102,11 @@ class Ways:
         await way.engine.close()
 
     def _refuse_lossy(self, options: EngineOptions) -> None:
-        lossless = DRAFTERS.get(options.drafter).lossless and acceptance.resolve(options.acceptance).lossless
+        rule = rule_of(options)
+        lossless = DRAFTERS.get(options.drafter).lossless and rule.lossless
         if not lossless and not self._settings.allow_lossy:
             raise ArgumentError(
-                f"acceptance {options.acceptance!r} with drafter {options.drafter!r} changes the text; "
+                f"acceptance {rule.name!r} with drafter {options.drafter!r} changes the text; "
                 "this server was not started with --allow-lossy"
             )
 
