@@ -50,7 +50,7 @@ class Ways:
         """What a request asks for, the server's own where it says nothing. Raises ArgumentError, never later."""
         own = self._llm.options
         asked = {"drafter": body.drafter, "pacer": body.pacer, "acceptance": body.acceptance,
-                 "draft_tokens": body.max_draft}  # fmt: skip
+                 "lossy": body.lossy, "draft_tokens": body.max_draft}  # fmt: skip
         asked = {name: value for name, value in asked.items() if value is not None}
         if not asked:
             return own
@@ -102,13 +102,10 @@ class Ways:
         await way.engine.close()
 
     def _refuse_lossy(self, options: EngineOptions) -> None:
-        rule = rule_of(options)
-        lossless = DRAFTERS.get(options.drafter).lossless and rule.lossless
+        lossless = DRAFTERS.get(options.drafter).lossless and rule_of(options).lossless
         if not lossless and not self._settings.allow_lossy:
-            raise ArgumentError(
-                f"acceptance {rule.name!r} with drafter {options.drafter!r} changes the text; "
-                "this server was not started with --allow-lossy"
-            )
+            what = f"drafter {options.drafter!r}" if options.lossy is None else f"lossy {options.lossy!r}"
+            raise ArgumentError(f"{what} changes the text; this server was not started with --allow-lossy")
 
 
 _NAMES = tuple(EngineOptions.__dataclass_fields__)
