@@ -19,6 +19,7 @@ from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, open_loaded
+from glimpse.engine.lossy import usual_drafter
 from glimpse.engine.machine import MachineOptions
 from glimpse.engine.memory import free_unused, within_memory
 from glimpse.engine.options import EngineOptions
@@ -47,17 +48,19 @@ class LLM:
         llm = LLM("demo", drafter="sparse", pacer="entropy")
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
-    `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
-    the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
-    `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer` are for
-    the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store` names a
-    store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft from, at
-    most `suffix_store_tokens` (200,000); without it nothing outlives a request. `adapter` is the
-    file of the drafter "block" (`glimpse train block` makes it), `block_mode` when that drafts ("auto", "parallel" or
-    "sequential"). `max_context` lowers the checkpoint's
-    context limit, `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache
-    too small for all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off.
-    `seed` makes requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill".
+    `model` is "demo", a Hugging Face folder or a GGUF file. `drafter` left out is "lookup", `acceptance` "coupled".
+    `lossy` is off: only with it ("slowfast", or a rule such as "typical:0.3", which bring a drafter of their own where
+    none is named) may the text be another than the model's own. `draft_tokens` is the draft length of the pacer `fixed`
+    and the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads
+    (0.1), `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer`
+    are for the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store`
+    names a store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft
+    from, at most `suffix_store_tokens` (200,000); without it nothing outlives a request. `adapter` is the file of the
+    drafter "block" (`glimpse train block` makes it), `block_mode` when that drafts ("auto", "parallel", "sequential").
+    `max_context` lowers the checkpoint's context limit, `max_batch_size` is how many requests run at once;
+    `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that begin alike
+    share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
+    `progress(stage, done, total)` hears of "weights" and "prefill".
     Raises ArgumentError for wrong options, ModelError
     for a checkpoint that cannot be used.
     """
@@ -66,9 +69,9 @@ class LLM:
         self,
         model: str | Path = "demo",
         *,
-        drafter: str = "lookup",
+        drafter: str | None = None,
         pacer: str | None = None,
-        acceptance: str = "coupled",
+        acceptance: str | None = None,
         draft_tokens: int | None = None,
         budget: float | None = None,
         budget_floor: int | None = None,
@@ -79,6 +82,7 @@ class LLM:
         suffix_store_tokens: int | None = None,
         adapter: str | Path | None = None,
         block_mode: str | None = None,
+        lossy: str | None = None,
         reserve: str = "full",
         prefix_reuse: bool = True,
         dtype: str = "auto",
@@ -90,9 +94,9 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         options = EngineOptions(
-            drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, exact,
-            reserve, prefix_reuse, suffix_store, suffix_store_tokens, None if adapter is None else str(adapter),
-            block_mode,
+            usual_drafter(lossy) if drafter is None else drafter, pacer, acceptance, draft_tokens, budget,
+            budget_floor, refresh_sets, refresh_layer, exact, reserve, prefix_reuse, suffix_store, suffix_store_tokens,
+            None if adapter is None else str(adapter), block_mode, lossy,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)
@@ -172,7 +176,8 @@ class LLM:
             "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
             "pacer": self.options.paced_by,
-            "acceptance": self.options.acceptance,
+            "acceptance": parts.acceptance.name,
+            "lossy": self.options.lossy,
             "draft_tokens": parts.pacer.most,
             "budget": parts.budget.share if recalls else None,
             "budget_floor": parts.budget.floor if recalls else None,
@@ -231,8 +236,9 @@ class LLM:
         speculative run as it is written.
         """
         plain = self.variant(
-            drafter="none", pacer="fixed", draft_tokens=None, suffix_store=None, suffix_store_tokens=None
-        )
+            drafter="none", pacer="fixed", acceptance=None, draft_tokens=None, suffix_store=None,
+            suffix_store_tokens=None, lossy=None,
+        )  # fmt: skip
         settled = self._settled(single_output(params))
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()

@@ -43,6 +43,12 @@ class Speculation:
     pacer: str = "fixed"
     acceptance: str = "coupled"
     lossless: bool = True
+    lossy: str | None = None
+    """The lossy mode that was asked for, with its strength."""
+    relaxed: int = 0
+    """Accepted draft tokens that an exact rule would not have accepted."""
+    trusted: int = 0
+    """Tokens that were written without a verification."""
     draft_steps: int = 0
     """Forward passes spent on drafting; 0 for drafters that look up."""
     plain_steps: int = 0
@@ -126,7 +132,7 @@ class Speculation:
     @property
     def emitted(self) -> int:
         """Tokens that all rounds yield, the target's own included, before the end of the output cuts the last one."""
-        return self.accepted + self.rounds + self.plain_steps
+        return self.accepted + self.rounds + self.plain_steps + self.trusted
 
     @property
     def acceptance_rate(self) -> float:
@@ -169,4 +175,6 @@ class Speculation:
         if self.graph_steps or self.eager_steps:
             report |= {"graph_steps": self.graph_steps, "waiting_steps": self.waiting_steps}
             report["eager_steps"] = dict(self.eager_steps)
+        if self.lossy is not None:
+            report |= {"lossy": self.lossy, "relaxed": self.relaxed, "trusted": self.trusted}
         return report if self.lossless else {**report, "lossless": False}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.serve.server import running
 
-from glimpse import acceptance
 from glimpse.engine.options import EngineOptions
 from glimpse.llm import LLM
 from glimpse.serve.schemas import CompletionBody
@@ -52,13 +51,14 @@ def test_what_does_not_go_together_is_named(llm, asked, param):
         assert server.client.post(PATH, SHORT)[0] == 200
 
 
-def test_a_mode_that_changes_the_text_is_only_there_where_the_server_allows_it(llm, monkeypatch):
-    monkeypatch.setitem(acceptance.REGISTRY.builtin, "loose", "tests.serve.loose:Loose")
+def test_a_mode_that_changes_the_text_is_only_there_where_the_server_allows_it(llm):
     with running(llm) as server:
-        status, body = server.client.post(PATH, SHORT | {"acceptance": "loose"})
+        status, body = server.client.post(PATH, SHORT | {"lossy": "top-k:4"})
         assert (status, "--allow-lossy" in body["error"]["message"]) == (400, True)
+        status, body = server.client.post(PATH, SHORT | {"acceptance": "top-k"})
+        assert (status, body["error"]["param"]) == (400, "acceptance")
     with running(llm, allow_lossy=True) as server:
-        status, body = server.client.post(PATH, SHORT | {"acceptance": "loose"})
+        status, body = server.client.post(PATH, SHORT | {"lossy": "top-k:4"})
         assert (status, body["usage"]["speculation"]["lossless"]) == (200, False)
         _, body = server.client.post(PATH, SHORT)
         assert "lossless" not in body["usage"]["speculation"]

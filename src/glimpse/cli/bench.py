@@ -24,6 +24,7 @@ from glimpse.cli.bench_options import (
 from glimpse.cli.bench_run import machine_for, run_suite, suite_of
 from glimpse.cli.bench_serve import LoadOptions, serve
 from glimpse.cli.bench_timeline import TimelineOptions, timeline
+from glimpse.cli.bench_tradeoff import TradeoffOptions, tradeoff
 from glimpse.cli.commands import command
 from glimpse.cli.failures import DONE
 from glimpse.cli.options import OutputOptions
@@ -78,6 +79,7 @@ command(bench, "decode", decode, (CellOptions, PairOptions, OutputOptions))
 command(bench, "fleet", fleet, (GridOptions, TurnOptions, ArmOptions, OutputOptions))
 command(bench, "batches", batches, (GridOptions, TurnOptions, OutputOptions))
 command(bench, "timeline", timeline, (GridOptions, TimelineOptions, OutputOptions))
+command(bench, "tradeoff", tradeoff, (TradeoffOptions, OutputOptions))
 command(bench, "serve", serve, (LoadOptions, OutputOptions))
 command(bench, "report", report, (ReportOptions, OutputOptions))
 

@@ -101,6 +101,8 @@ def _dtype(name: str, usual: str) -> torch.dtype:
 
 
 def _lines(model: str, plan: Plan, advice: Advice) -> list[RenderableType]:
+    from glimpse.planning import lossy_plan
+
     setting = plan.setting
     dtype = str(setting.dtype).removeprefix("torch.")
     lines: list[RenderableType] = [
@@ -115,7 +117,8 @@ def _lines(model: str, plan: Plan, advice: Advice) -> list[RenderableType]:
     if measured is not None and not plan.measured:
         whose = f"{measured.model} in {measured.dtype}"
         lines.append(f"note: that calibration is of {whose}; its bandwidth and rate are taken, its prices are not")
-    return [*lines, _costs(plan), _speedups(plan), f"use: --drafter {advice.drafter}", advice.why]
+    said = lossy_plan(plan).said
+    return [*lines, _costs(plan), _speedups(plan), f"use: --drafter {advice.drafter}", advice.why, said]
 
 
 def _costs(plan: Plan) -> Table:
@@ -182,6 +185,8 @@ def _bytes(count: float) -> str:
 
 
 def _as_json(model: str, plan: Plan, advice: Advice) -> dict[str, Any]:
+    from glimpse.planning import lossy_plan
+
     setting = plan.setting
     return {
         "model": model,
@@ -206,4 +211,5 @@ def _as_json(model: str, plan: Plan, advice: Advice) -> dict[str, Any]:
         "lookup": [{"acceptance": str(acceptance), **asdict(plan.lookup(acceptance))} for acceptance, _ in plan.best],
         "memory": asdict(plan.memory),
         "advice": asdict(advice),
+        "lossy": asdict(lossy_plan(plan)),
     }

@@ -11,6 +11,7 @@ DRAFTERS = Registry(
         "sparse": "glimpse.drafting.sparse:SparseDrafter",
         "refresh": "glimpse.drafting.refresh:RefreshDrafter",
         "sparse+racer": "glimpse.drafting.spine.drafter:SparseRacerDrafter",
+        "slowfast": "glimpse.drafting.slowfast:SlowFastDrafter",
         "lookup": "glimpse.drafting.lookup:LookupDrafter",
         "suffix": "glimpse.drafting.suffix.drafter:SuffixDrafter",
         "racer": "glimpse.drafting.racer.drafter:RacerDrafter",

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from glimpse import acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import DraftContext, Target, spines_of
@@ -14,6 +13,7 @@ from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
+from glimpse.engine.lossy import refuse_lossy_drafter, rule_of
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.riding import BlockDraws
@@ -22,6 +22,7 @@ from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
 from glimpse.pacing.riding import GroupPricer
+from glimpse.pacing.sentence_ends import sentence_ends
 from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
 from glimpse.sampling.noise import Role
@@ -32,7 +33,7 @@ def check_names(options: EngineOptions) -> None:
     """Raises ArgumentError for a drafter, pacer or acceptance rule that nobody offers, before anything is loaded."""
     DRAFTERS.get(options.drafter)
     PACERS.get(options.paced_by)
-    acceptance.resolve(options.acceptance)
+    rule_of(options)
     if options.refresh_sets is not None:
         check_sets(options.refresh_sets)
 
@@ -126,10 +127,11 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     budget = options.recall
     _refuse_pacer(DRAFTERS.get(options.drafter), options)
     build_drafter, offered = _builder(DRAFTERS, options.drafter), DRAFTERS.get(options.drafter)
-    rule = acceptance.resolve(options.acceptance)
+    rule = rule_of(options)
+    refuse_lossy_drafter(options, offered.lossless)
     if offered.gives_tree and not rule.trees:
         raise ArgumentError(
-            f"acceptance {options.acceptance!r} takes chains, and drafter {options.drafter!r} gives trees; "
+            f"acceptance {rule.name!r} takes chains, and drafter {options.drafter!r} gives trees; "
             "'coupled' and 'matched' take them"
         )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
@@ -144,6 +146,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         trees=offered.gives_tree,
         may_drop=not (rule.needs_law and offered.has_law),
         same_noise=rule.draft_role is Role.TARGET,
+        ends=lambda: sentence_ends(loaded.checkpoint.tokenizer),
     )
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
     _refuse_dropping(pace, pacer, options)

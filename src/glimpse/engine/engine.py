@@ -130,7 +130,7 @@ class Engine:
         load = load_of(specs, parts.rows)
         result = forward(parts.decoder, parts.pool, parts.rows, specs)
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
-        progress = self._settler.commit(plan, result, self.steps)
+        progress = self._settler.trust(plan, result) + self._settler.commit(plan, result, self.steps)
         self._planner.halted.update(self._settler.stuck)
         if self.watch is not None:
             self.watch(step_of(plan, self._running, progress, parts.rows.max_draft, started))

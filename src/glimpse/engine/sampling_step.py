@@ -42,6 +42,8 @@ class Verified:
     """The accepted draft nodes of each row."""
     tokens: list[list[int]]
     """Each row's accepted tokens and the target's own, before any cut."""
+    relaxed: list[int]
+    """How many of them a lossy rule let pass; 0s of an exact one."""
     broken: dict[int, GlimpseError]
     """Slots whose target logits were not finite; their tokens mean nothing."""
 
@@ -126,7 +128,8 @@ def verify(
     if broken:
         # What lies behind a rejected draft token plain decoding would never have seen.
         broken = nonfinite_rows(logits.where(_visited(draft.offsets, paths)[:, None], 0.0), nodes)
-    return Verified(draft, paths, accepted.token_lists(), broken)
+    relaxed = list(accepted.relaxed) or [0] * len(paths)
+    return Verified(draft, paths, accepted.token_lists(), relaxed, broken)
 
 
 def _visited(offsets: Sequence[int], paths: list[list[int]]) -> Tensor:

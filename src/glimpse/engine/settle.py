@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from glimpse.acceptance.rule import trusts
 from glimpse.attention import RowSpec
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
@@ -20,7 +21,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.riding import Riders
-from glimpse.engine.sampling_step import DraftBook, Verified, verify
+from glimpse.engine.sampling_step import DraftBook, Verified, draft_tokens, verify
 from glimpse.engine.successors import successors_of
 from glimpse.errors import GlimpseError
 from glimpse.pacing.pacer import chain_pacer_of
@@ -44,6 +45,25 @@ class Settler:
         for slot in slots:
             self._running[slot].speculation.draft_steps += 1
         return self._book.extend(slots, torch.cat(result.logits[begin:end])) if slots else []
+
+    def trust(self, plan: StepPlan, result: ForwardResult) -> list[Progress]:
+        """Where drafts are trusted: makes output of what the draft rows have just drawn."""
+        if not trusts(self._parts.acceptance):
+            return []
+        pairs = zip(plan.draft, result.logits[slice(*plan.bounds)], strict=True)
+        return [self._trust(spec.slot, own) for spec, own in pairs if int(self._parts.rows.draft_len[spec.slot])]
+
+    def _trust(self, slot: int, logits: Tensor) -> Progress:
+        """Commits one row's draft token; what its step wrote into the cache stays there."""
+        parts, request, tokens = self._parts, self._running[slot], draft_tokens(self._parts.rows, slot)
+        commit = request.committer.commit(tokens)
+        kept = list(commit.token_ids)
+        request.clock.mark_tokens()
+        request.speculation.trusted += len(kept)
+        record_logprobs(request, logits, [0], kept)
+        parts.rows.commit(slot, kept, int(parts.rows.committed_len[slot]))
+        parts.sampler.commit(slot, kept)
+        return Progress(request, commit, len(kept))
 
     def commit(self, plan: StepPlan, result: ForwardResult, step: int) -> list[Progress]:
         """Judges the full rows, and cuts tokens, text, logprobs, statistics and cache of each to what is kept."""
@@ -129,6 +149,7 @@ def _cut(
     drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
     depth = drafted if spec.parents is None else tree_depth(spec.parents.tolist())
     commit, accepted = keep_tokens(request, tokens, drafted, len(path), depth)
+    request.speculation.relaxed += min(accepted, verified.relaxed[index])
     kept = list(commit.token_ids)
     record_logprobs(request, logits, [0, *[node + 1 for node in path]], kept)
     if spec.parents is None:

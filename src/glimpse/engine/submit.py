@@ -63,8 +63,9 @@ def _request(loaded: Loaded, engine: EngineFace, prompt: list[int], params: Reso
     speculation = Speculation(
         drafter=options.drafter,
         pacer=options.paced_by,
-        acceptance=options.acceptance,
+        acceptance=parts.acceptance.name,
         lossless=parts.drafter.lossless and parts.acceptance.lossless,
+        lossy=options.lossy,
     )
     limit = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
     return Request(prompt, params, committer, speculation, limit, index)

@@ -12,6 +12,7 @@ PACERS = Registry(
         "synchronised": "glimpse.pacing.synchronised:SynchronisedPacer",
         "feedback": "glimpse.pacing.feedback:FeedbackPacer",
         "libraspec": "glimpse.pacing.libraspec:LibraSpecPacer",
+        "boundary": "glimpse.pacing.boundary:BoundaryPacer",
         "marginal": "glimpse.pacing.marginal:MarginalPacer",
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol, cast
@@ -77,6 +77,8 @@ class PaceContext:
     that was drawn is verified (DESIGN, "No anticipation")."""
     same_noise: bool = True
     """Draft and target draw with the same noise (`coupled`), so a draft token stands or falls by its margin."""
+    ends: Callable[[], Collection[int]] = frozenset
+    """The token ids that end a sentence; they are looked for when it is called."""
 
 
 class Pacer(Protocol):

@@ -15,7 +15,7 @@ from glimpse.sampling.params import CHECKS
 _RENAMED = {"draft_tokens": "max_draft", "drafters": "drafter", "grammar": "response_format", "pacers": "pacer"}
 """What options are called inside, and in the API."""
 _BEFORE = re.compile(r"^(the|each( \w+)* of) ")
-_OPTIONS = {*CHECKS, *_RENAMED.values(), "acceptance", "prompt"}
+_OPTIONS = {*CHECKS, *_RENAMED.values(), "acceptance", "lossy", "prompt"}
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 

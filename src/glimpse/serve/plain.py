@@ -101,6 +101,6 @@ def _model(served: Served) -> dict[str, object]:
             "max_context": served.llm.context_length,
             "drafter": own.drafter,
             "pacer": own.paced_by,
-            "acceptance": own.acceptance,
+            "acceptance": own.accepted_by,
         },
     }

@@ -73,6 +73,7 @@ class Generation(Body):
     drafter: str | None = None
     pacer: str | None = None
     acceptance: str | None = None
+    lossy: str | None = None
     max_draft: int | None = None
     """The longest draft; the draft length itself with pacer "fixed"."""
     speculation: bool = False

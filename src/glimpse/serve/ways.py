@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from glimpse import acceptance
 from glimpse.async_llm import AsyncLLM
 from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import check_names, refuse_unused
+from glimpse.engine.lossy import rule_of
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -50,7 +50,7 @@ class Ways:
         """What a request asks for, the server's own where it says nothing. Raises ArgumentError, never later."""
         own = self._llm.options
         asked = {"drafter": body.drafter, "pacer": body.pacer, "acceptance": body.acceptance,
-                 "draft_tokens": body.max_draft}  # fmt: skip
+                 "lossy": body.lossy, "draft_tokens": body.max_draft}  # fmt: skip
         asked = {name: value for name, value in asked.items() if value is not None}
         if not asked:
             return own
@@ -102,12 +102,10 @@ class Ways:
         await way.engine.close()
 
     def _refuse_lossy(self, options: EngineOptions) -> None:
-        lossless = DRAFTERS.get(options.drafter).lossless and acceptance.resolve(options.acceptance).lossless
+        lossless = DRAFTERS.get(options.drafter).lossless and rule_of(options).lossless
         if not lossless and not self._settings.allow_lossy:
-            raise ArgumentError(
-                f"acceptance {options.acceptance!r} with drafter {options.drafter!r} changes the text; "
-                "this server was not started with --allow-lossy"
-            )
+            what = f"drafter {options.drafter!r}" if options.lossy is None else f"lossy {options.lossy!r}"
+            raise ArgumentError(f"{what} changes the text; this server was not started with --allow-lossy")
 
 
 _NAMES = tuple(EngineOptions.__dataclass_fields__)

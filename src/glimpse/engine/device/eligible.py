@@ -5,6 +5,7 @@ from __future__ import annotations
 from glimpse.acceptance.exact import Coupled
 from glimpse.drafting.drafter import mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
+from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
 from glimpse.sampling.params import ResolvedParams
@@ -40,7 +41,9 @@ def why_not_engine(parts: Parts) -> str | None:
         return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):
         return "a refresh layer"
-    if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
+    if getattr(parts.pacer, "reads_drafts", False):
+        return f"pacer {parts.pacer.name!r} reads what was drafted"
+    if drafter.needs_forward and (not isinstance(drafter, SparseDrafter) or isinstance(drafter, SlowFastDrafter)):
         return f"drafter {drafter.name!r} feeds forwards of its own"
     if mixed_of(drafter) is not None and drafter.gives_tree:
         return f"drafter {drafter.name!r} gives trees beside self-drafts"
