@@ -1,8 +1,8 @@
 """A67, A68: a processor with a state per node, as a grammar is, under drafts that break it or run past its end, and
 under preemption.
 
-First a `Processor` of the tests' own, whose state moves with committed tokens only and that sees at each node what would
-stand before it; then what users ask for, `SamplingParams.grammar`.
+First a `Processor` of the tests' own, whose state moves with committed tokens only and that sees at each node what
+would stand before it; then what users ask for, `SamplingParams.grammar`.
 """
 
 from __future__ import annotations
