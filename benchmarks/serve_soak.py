@@ -31,8 +31,8 @@ WANTED = {"type": "json_schema", "json_schema": {"name": "a", "schema": {
     "type": "object", "properties": {"kind": {"enum": ["cat", "hat"]}}, "required": ["kind"],
     "additionalProperties": False}}}  # fmt: skip
 QUIET = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "MALLOC_ARENA_MAX": "2"}
-"""oneDNN keeps the code of 1,024 products by shape, and glibc heaps for every thread: a leak of some MiB would be hidden
-behind what they take in the first thousands of requests."""
+"""oneDNN keeps the code of 1,024 products by shape, and glibc heaps for every thread: a leak of some MiB would be
+hidden behind what they take in the first thousands of requests."""
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "event_loop_tasks")
 
 
