@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from glimpse.cache.reads import Reads
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -55,6 +57,8 @@ class Speculation:
     """How many rounds had a draft of so many nodes (a chain: tokens), 0 not included."""
     choices: list[Choice] = field(default_factory=list)
     """What the drafter `auto` chose, the first choice and every change; empty for other drafters."""
+    reads: Reads = field(default_factory=Reads, repr=False, compare=False)
+    """Where in the context draft rows looked that read only a part of it."""
     _drafted_at: list[int] = field(default_factory=list, repr=False)
     _reached_at: list[int] = field(default_factory=list, repr=False)
     _accepted_at: list[int] = field(default_factory=list, repr=False)
@@ -113,6 +117,11 @@ class Speculation:
     def accepted_by_depth(self) -> list[int]:
         """How many rounds kept a draft token at that depth."""
         return list(self._accepted_at)
+
+    @property
+    def recalled(self) -> list[float] | None:
+        """Of all that drafts read of the context, the share of each 64th of it; None where none read only a part."""
+        return self.reads.shares(64)
 
     @property
     def emitted(self) -> int:

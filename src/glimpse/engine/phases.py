@@ -61,6 +61,9 @@ class PhasePlanner:
                 budget -= self._plan_prompt(plan, slot, pending, request)
         if decoding:
             self._plan_decoding(plan, RowView(self._rows, tuple(decoding)), running)
+        for spec in plan.draft:
+            if spec.recall is not None:
+                running[spec.slot].speculation.reads.add(spec.recall.positions, spec.recall.base)
         return plan
 
     def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:

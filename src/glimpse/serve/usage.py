@@ -59,7 +59,7 @@ def speculation_of(outputs: Sequence[GenerationOutput], watch: Stopwatch) -> dic
         "mean_accepted": 1 + accepted / rounds if rounds else 1.0,
         "tokens_per_second": _speed(outputs),
         "ttft_ms": None if watch.ttft is None else 1e3 * watch.ttft,
-        "recalled": None,
+        "recalled": first.recalled if len(all_of) == 1 else None,
     }
     return report if first.lossless else report | {"lossless": False}
 
