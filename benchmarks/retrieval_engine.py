@@ -191,8 +191,12 @@ def suite(arms: Sequence[str], folder: Path) -> Suite:
 
 
 def arms_of(text: str | None) -> list[str]:
-    """Plain decoding, and what was asked for: by default every drafter there is, and transformers."""
-    every = [*DRAFTERS.names(), *TWINS]
+    """Plain decoding, and what was asked for: by default every drafter there is, and transformers.
+
+    Not those that were trained for one model: they need a file.
+    """
+    untrained = [name for name in DRAFTERS.names() if not getattr(DRAFTERS.get(name), "takes_adapter", False)]
+    every = [*untrained, *TWINS]
     asked = every if text is None else text.split(",")
     unknown = [name for name in asked if name not in every]
     if unknown:

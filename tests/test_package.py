@@ -40,7 +40,7 @@ def test_every_module_imports_without_triton():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("group", ["dependencies", "dev"])
+@pytest.mark.parametrize("group", ["dependencies", "dev", "serve"])
 def test_everything_that_is_needed_is_pinned(group):
     project = PROJECT["project"]
     wanted = project["dependencies"] if group == "dependencies" else project["optional-dependencies"][group]

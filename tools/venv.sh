@@ -103,8 +103,8 @@ step torch install_torch
 case $WANTED in
     core) step core install_glimpse "Glimpse needs" . ;;
     dev)
+        step triton install_triton  # before xgrammar would take any
         step dev install_glimpse "the tests need" '.[dev]'
-        step triton install_triton
         ;;
     *) fail "unknown set '$WANTED': core or dev" ;;
 esac

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -49,6 +49,22 @@ class AsyncLLM:
         self._worker = Worker(self.llm._engine)
         self._runs: dict[str, _Run] = {}
         self._numbers = count(1)
+        self.preemptions = 0
+        """How often requests that have ended were put back into the queue."""
+
+    @property
+    def running(self) -> int:
+        """Requests that have been taken in and are not at their end."""
+        return sum(run.request is not None and run.request.clock.admitted > 0 for run in self._runs.values())
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a row."""
+        return len(self._runs) - self.running
+
+    def check(self, prompt: Sequence[int], params: SamplingParams) -> None:
+        """Raises the ArgumentError that `generate` would raise for token ids and parameters; begins nothing."""
+        make_requests(self.llm.loaded, self.llm._engine, list(prompt), params)
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams | None = None, *, request_id: str | None = None
@@ -78,6 +94,7 @@ class AsyncLLM:
         finally:
             del self._runs[name]
             if run.request is not None:
+                self.preemptions += run.request.preempted
                 self._worker.cancel(run.request)
 
     def abort(self, request_id: str) -> bool:
@@ -92,6 +109,11 @@ class AsyncLLM:
         if run.request is not None:
             self._worker.cancel(run.request)
         return True
+
+    def abort_all(self) -> None:
+        """Ends every request as `abort` ends one."""
+        for name in list(self._runs):
+            self.abort(name)
 
     async def close(self) -> None:
         """Ends all requests (their iterators raise GlimpseError) and the thread; drops what this object has loaded."""
@@ -117,9 +139,12 @@ class AsyncLLM:
         # The seed before anything is waited for: requests get theirs in the order in which they were made.
         settled = llm._settled(single_output(params))
         llm._asked += 1
-        ids = await asyncio.to_thread(llm._ids, prompt)
-        (request,) = make_requests(llm._loaded, llm._engine, ids, settled)
-        return request
+
+        def made() -> Request:
+            (request,) = make_requests(llm._loaded, llm._engine, llm._ids(prompt), settled)
+            return request
+
+        return await asyncio.to_thread(made)
 
     def _submit(self, request: Request) -> asyncio.Queue[Progress | _End]:
         inbox: asyncio.Queue[Progress | _End] = asyncio.Queue()

@@ -29,6 +29,10 @@ class ModelError(GlimpseError):
     """A checkpoint cannot be used: unknown architecture, corrupt or half-written files. Exit code 1."""
 
 
+class NoRoom(GlimpseError):
+    """A request needs more of the cache than others have left of it; later there may be room. Exit code 1."""
+
+
 def _one_line(message: str) -> str:
     if len(message) > _LONGEST:
         message = f"{message[:_LONGEST]}..."

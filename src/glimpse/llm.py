@@ -19,6 +19,7 @@ from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
 from glimpse.engine.finish import chunk_of, output_of
 from glimpse.engine.loaded import Loaded, open_loaded
+from glimpse.engine.lossy import usual_drafter
 from glimpse.engine.machine import MachineOptions
 from glimpse.engine.memory import free_unused, within_memory
 from glimpse.engine.options import EngineOptions
@@ -37,21 +38,29 @@ Progress = Callable[[str, int, int], None]
 _LESS = "a lower max_batch_size or max_context needs less"
 
 
+def _silent(stage: str, done: int, total: int) -> None:
+    """Hears of progress, and says nothing."""
+
+
 class LLM:
     """A loaded checkpoint with a drafter, a pacer and an acceptance rule.
 
         llm = LLM("demo", drafter="sparse", pacer="entropy")
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
-    `model` is "demo", a Hugging Face folder or a GGUF file. `draft_tokens` is the draft length of the pacer `fixed` and
-    the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads (0.1),
-    `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer` are for
-    the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store` names a
-    store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft from, at
-    most `suffix_store_tokens` (200,000); without it nothing outlives a request. `max_context` lowers the checkpoint's
-    context limit, `max_batch_size` is how many requests run at once; `reserve="next"` lets more of them share a cache
-    too small for all (see `EngineOptions`). Prompts that begin alike share the cache unless `prefix_reuse` is off.
-    `seed` makes requests that set none repeatable. `progress(stage, done, total)` hears of "weights" and "prefill".
+    `model` is "demo", a Hugging Face folder or a GGUF file. `drafter` left out is "lookup", `acceptance` "coupled".
+    `lossy` is off: only with it ("slowfast", or a rule such as "typical:0.3", which bring a drafter of their own where
+    none is named) may the text be another than the model's own. `draft_tokens` is the draft length of the pacer `fixed`
+    and the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads
+    (0.1), `budget_floor` the least number of positions (256). `refresh_sets` ("heads" or "pages") and `refresh_layer`
+    are for the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store`
+    names a store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft
+    from, at most `suffix_store_tokens` (200,000); without it nothing outlives a request. `adapter` is the file of the
+    drafter "block" (`glimpse train block` makes it), `block_mode` when that drafts ("auto", "parallel", "sequential").
+    `max_context` lowers the checkpoint's context limit, `max_batch_size` is how many requests run at once;
+    `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that begin alike
+    share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
+    `progress(stage, done, total)` hears of "weights" and "prefill".
     Raises ArgumentError for wrong options, ModelError
     for a checkpoint that cannot be used.
     """
@@ -60,9 +69,9 @@ class LLM:
         self,
         model: str | Path = "demo",
         *,
-        drafter: str = "lookup",
+        drafter: str | None = None,
         pacer: str | None = None,
-        acceptance: str = "coupled",
+        acceptance: str | None = None,
         draft_tokens: int | None = None,
         budget: float | None = None,
         budget_floor: int | None = None,
@@ -71,6 +80,9 @@ class LLM:
         exact: str = "tokens",
         suffix_store: str | None = None,
         suffix_store_tokens: int | None = None,
+        adapter: str | Path | None = None,
+        block_mode: str | None = None,
+        lossy: str | None = None,
         reserve: str = "full",
         prefix_reuse: bool = True,
         dtype: str = "auto",
@@ -82,8 +94,9 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         options = EngineOptions(
-            drafter, pacer, acceptance, draft_tokens, budget, budget_floor, refresh_sets, refresh_layer, exact,
-            reserve, prefix_reuse, suffix_store, suffix_store_tokens,
+            usual_drafter(lossy) if drafter is None else drafter, pacer, acceptance, draft_tokens, budget,
+            budget_floor, refresh_sets, refresh_layer, exact, reserve, prefix_reuse, suffix_store, suffix_store_tokens,
+            None if adapter is None else str(adapter), block_mode, lossy,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)
@@ -97,7 +110,7 @@ class LLM:
         )
         if machine.threads is not None:
             torch.set_num_threads(machine.threads)
-        hear = progress or (lambda stage, done, total: None)
+        hear = progress or _silent
         where = place(machine.device)
         if where.warn:
             warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
@@ -110,6 +123,13 @@ class LLM:
         self._engine = within_memory(lambda: build_engine(loaded, options), self._device, _LESS)
         self._asked = 0
 
+    @classmethod
+    def over(cls, loaded: Loaded, options: EngineOptions, seed: int | None = None, progress: Progress = _silent) -> LLM:
+        """An LLM over a checkpoint that is in memory already. Raises as the constructor does."""
+        made = cls.__new__(cls)
+        made._set_up(loaded, options, seed, progress)
+        return made
+
     def variant(self, **options: Any) -> LLM:
         """Another LLM over the same weights, cache and kept prompts, with other `EngineOptions` (drafter, ...).
 
@@ -120,9 +140,7 @@ class LLM:
             raise ArgumentError(
                 f"exact {asked.exact!r} over a cache of exact {self.options.exact!r}; open an LLM of its own"
             )
-        other = LLM.__new__(LLM)
-        other._set_up(self._loaded, asked, self._seed, self._progress)
-        return other
+        return LLM.over(self._loaded, asked, self._seed, self._progress)
 
     @property
     def options(self) -> EngineOptions:
@@ -158,11 +176,14 @@ class LLM:
             "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
             "pacer": self.options.paced_by,
-            "acceptance": self.options.acceptance,
+            "acceptance": parts.acceptance.name,
+            "lossy": self.options.lossy,
             "draft_tokens": parts.pacer.most,
             "budget": parts.budget.share if recalls else None,
             "budget_floor": parts.budget.floor if recalls else None,
             "suffix_store": self.options.suffix_store,
+            "adapter": self.options.adapter,
+            "block_mode": self.options.block_mode or ("auto" if self.options.adapter else None),
             "exact": self.options.exact,
             "reserve": self.options.reserve,
             "prefix_reuse": self.options.prefix_reuse,
@@ -215,8 +236,9 @@ class LLM:
         speculative run as it is written.
         """
         plain = self.variant(
-            drafter="none", pacer="fixed", draft_tokens=None, suffix_store=None, suffix_store_tokens=None
-        )
+            drafter="none", pacer="fixed", acceptance=None, draft_tokens=None, suffix_store=None,
+            suffix_store_tokens=None, lossy=None,
+        )  # fmt: skip
         settled = self._settled(single_output(params))
         outputs: list[GenerationOutput] = []
         begun = time.perf_counter()

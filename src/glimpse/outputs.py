@@ -149,6 +149,10 @@ class StreamChunk:
     """The whole, in the last chunk only."""
     logprobs: tuple[TokenLogprob, ...] | None = None
     """One for each token, if asked for."""
+    drafted: int = 0
+    """How many draft nodes were verified in that round."""
+    drafter: str = "none"
+    """Who was to draft for it; of "auto" the one chosen by then."""
 
 
 class TextStream(Iterator[StreamChunk]):

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from glimpse.cache.reads import Reads
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -41,6 +43,12 @@ class Speculation:
     pacer: str = "fixed"
     acceptance: str = "coupled"
     lossless: bool = True
+    lossy: str | None = None
+    """The lossy mode that was asked for, with its strength."""
+    relaxed: int = 0
+    """Accepted draft tokens that an exact rule would not have accepted."""
+    trusted: int = 0
+    """Tokens that were written without a verification."""
     draft_steps: int = 0
     """Forward passes spent on drafting; 0 for drafters that look up."""
     plain_steps: int = 0
@@ -55,6 +63,8 @@ class Speculation:
     """How many rounds had a draft of so many nodes (a chain: tokens), 0 not included."""
     choices: list[Choice] = field(default_factory=list)
     """What the drafter `auto` chose, the first choice and every change; empty for other drafters."""
+    reads: Reads = field(default_factory=Reads, repr=False, compare=False)
+    """Where in the context draft rows looked that read only a part of it."""
     _drafted_at: list[int] = field(default_factory=list, repr=False)
     _reached_at: list[int] = field(default_factory=list, repr=False)
     _accepted_at: list[int] = field(default_factory=list, repr=False)
@@ -84,6 +94,11 @@ class Speculation:
             self._reached_at[position] += position <= accepted
             self._accepted_at[position] += position < accepted
 
+    def drafter_at(self, position: int) -> str:
+        """Who was to draft for the output token at `position`, from 0: of "auto", the one it had chosen by then."""
+        chosen = [choice.drafter for choice in self.choices if choice.position <= position]
+        return chosen[-1] if chosen else self.drafter
+
     @property
     def rounds(self) -> int:
         """Verifications with at least one draft."""
@@ -100,9 +115,24 @@ class Speculation:
         return sum(self._accepted_at)
 
     @property
+    def drafted_by_depth(self) -> list[int]:
+        """How many rounds drafted so deep: position i, from 0, of a chain or of a tree's deepest path."""
+        return list(self._drafted_at)
+
+    @property
+    def accepted_by_depth(self) -> list[int]:
+        """How many rounds kept a draft token at that depth."""
+        return list(self._accepted_at)
+
+    @property
+    def recalled(self) -> list[float] | None:
+        """Of all that drafts read of the context, the share of each 64th of it; None where none read only a part."""
+        return self.reads.shares(64)
+
+    @property
     def emitted(self) -> int:
         """Tokens that all rounds yield, the target's own included, before the end of the output cuts the last one."""
-        return self.accepted + self.rounds + self.plain_steps
+        return self.accepted + self.rounds + self.plain_steps + self.trusted
 
     @property
     def acceptance_rate(self) -> float:
@@ -145,4 +175,6 @@ class Speculation:
         if self.graph_steps or self.eager_steps:
             report |= {"graph_steps": self.graph_steps, "waiting_steps": self.waiting_steps}
             report["eager_steps"] = dict(self.eager_steps)
+        if self.lossy is not None:
+            report |= {"lossy": self.lossy, "relaxed": self.relaxed, "trusted": self.trusted}
         return report if self.lossless else {**report, "lossless": False}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.adapters import write_random_adapter
 from tests.cases.doubles import NAMES, RandomPacer, drafting, watched, watched_steps, with_parts
 from tests.cases.models import GREEDY, VOCAB, copied, narrow, prompt, ref
 from tests.cases.verdicts import eq, ledger
@@ -86,9 +87,10 @@ def table(out) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS.names())
-def test_a39_every_drafter_takes_a_batch(mtiny, texts, drafter):
+def test_a39_every_drafter_takes_a_batch(mtiny, texts, drafter, tmp_path):
     chooses = drafter == "auto"
-    fast = mtiny.variant(drafter=drafter, pacer=None if chooses else "fixed", budget_floor=8)
+    adapter = str(write_random_adapter(tmp_path / "adapter", mtiny)) if drafter == "block" else None
+    fast = mtiny.variant(drafter=drafter, pacer=None if chooses else "fixed", budget_floor=8, adapter=adapter)
     outs = fast.generate(PROMPTS[:2], PARAMS[:2])
     eq(outs, texts[:2])
     assert chooses or (outs[0].speculation.drafted > 0) == (drafter != "none")

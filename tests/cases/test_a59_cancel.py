@@ -1,6 +1,6 @@
 """A59, A60: who leaves frees row and pages at once; nobody else notices.
 
-There is no server yet (issue 9): a client that goes away is a stream that is closed, at the level that a server uses.
+A client of the server that goes away (`tests/serve`) is a stream that is closed, at the level that a server uses.
 """
 
 from __future__ import annotations

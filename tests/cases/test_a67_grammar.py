@@ -1,8 +1,8 @@
 """A67, A68: a processor with a state per node, as a grammar is, under drafts that break it or run past its end, and
 under preemption.
 
-Grammars themselves come with issue 9. What they need is here: a `Processor` whose state moves with committed tokens
-only, and that sees at each node the prefix that the node would have.
+First a `Processor` of the tests' own, whose state moves with committed tokens only and that sees at each node what
+would stand before it; then what users ask for, `SamplingParams.grammar`.
 """
 
 from __future__ import annotations
@@ -111,10 +111,45 @@ def test_a67_drafts_that_break_it(llm, job, place):
     assert states[-1] == list(text)
 
 
-def test_a67_a_grammar_cannot_be_asked_for_yet():
-    for option in ("grammar", "guided_regex", "json_schema", "structured_outputs", "response_format"):
-        with pytest.raises(TypeError, match=option):
-            SamplingParams(**{option: "[0-9]{3}"})
+@pytest.fixture(scope="module", params=["greedy", "T=1"])
+def asked(request, llm):
+    """The same by `SamplingParams.grammar`, plainly."""
+    pytest.importorskip("xgrammar", reason="the extra `serve` is not installed")
+    params = SamplingParams(temperature=float(request.param == "T=1"), seed=5, grammar={"regex": "[0-9]{3}"})
+    out = plain(llm).generate([IDS], params)[0]
+    assert re.fullmatch("[0-9]{3}", written(out, llm))
+    assert (out.token_ids[-1], out.finish_reason) == (END, "stop")
+    return params, out.token_ids
+
+
+@pytest.mark.parametrize("beyond", [1, 2, 3, 4])
+@pytest.mark.parametrize("acceptance", ["coupled", "matched"])
+def test_a67_a_regular_expression_under_drafts_beyond_its_end(llm, asked, beyond, acceptance):
+    params, text = asked
+    for draft in ([*text[1:], *[9] * beyond], [*text[1:], *text[:beyond]], [END] * (beyond + 3)):
+        fast = with_parts(llm, Fixed(draft), draft_tokens=8, acceptance=acceptance)
+        with ledger(fast):
+            eq(fast.generate([IDS], params), [text])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a67_a_regular_expression_under_drafts_that_break_it(llm, asked, place):
+    params, text = asked
+    draft = [*text[1:], *text[:4]][:4]
+    draft[place] = next(token for token in range(40, 60) if token not in text)
+    eq(with_parts(llm, Fixed(draft), draft_tokens=8).generate([IDS], params), [text])
+
+
+def test_a68_a_regular_expression_goes_on_where_it_was(llm, asked):
+    params, text = asked
+    fast = drafting(llm, "FIXED", [(IDS, text)], draft_tokens=2)
+    with ledger(fast):
+        (request,) = make_requests(fast.loaded, fast._engine, IDS, params)
+        fast._engine.add(request)
+        while fast._engine.busy:
+            fast._engine.step()
+            fast._engine.preempt(request)
+    assert tuple(request.committer.token_ids) == text
 
 
 @contextmanager

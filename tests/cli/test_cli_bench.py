@@ -153,7 +153,7 @@ def test_a_timeline(capsys, model, tmp_path):
         ("decode --temperature -1", "--temperature -1: give 0 (greedy) or more"),
         (
             "decode --drafter nobody",
-            "drafters: unknown name 'nobody'; known: auto, lookup, none, racer, racer+suffix",
+            "drafters: unknown name 'nobody'; known: auto, block, lookup, none, racer, racer+suffix",
         ),
         ("decode -m nowhere 8000x1", "no such model: nowhere"),
         ("decode --threads 0", "threads must be a whole number >= 1"),

@@ -103,6 +103,23 @@ def test_options_left_out_stay_unset(glimpse):
     assert set(params.as_dict().values()) == {None}
 
 
+def test_what_a_text_must_be(glimpse, tmp_path):
+    file = tmp_path / "schema.json"
+    file.write_text('{"type": "object"}')
+    for argv, grammar in (
+        (["--json-schema", str(file)], {"json_schema": {"type": "object"}}),
+        (["--regex", "[a-z]+"], {"regex": "[a-z]+"}),
+    ):
+        assert glimpse("generate", "--prompt", "x", *argv).llm.params[0].grammar == grammar
+    file.write_text("{")
+    for argv, named in (
+        (["--json-schema", str(file)], "--json-schema"),
+        (["--json-schema", "x", "--regex", "a"], "--regex"),
+    ):
+        ran = glimpse("generate", "--prompt", "x", *argv)
+        assert (ran.code, named in ran.err) == (2, True)
+
+
 def test_several_texts_in_text_and_in_json(glimpse):
     assert glimpse("generate", "--prompt", "x", "-n", "3", "--quiet").out.count(TEXT) == 3
     outputs = glimpse("generate", "--prompt", "x", "-n", "3", "--json").json()["outputs"]

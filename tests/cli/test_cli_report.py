@@ -26,3 +26,11 @@ def test_steps_without_a_graph_are_told_with_their_reason():
     speculation.eager_steps["logprobs asked for"] += 5
     assert "5 steps ran without a CUDA graph, slower: logprobs asked for" in shown(speculation)
     assert speculation.to_json()["eager_steps"] == {"logprobs asked for": 5}
+
+
+def test_a_lossy_text_is_said_to_be_one():
+    assert "lossy" not in shown(Speculation())
+    relaxed = shown(Speculation(lossy="typical:0.3", lossless=False, relaxed=4))
+    assert "lossy typical:0.3: the text may differ from the model's own; 4 tokens were accepted by the" in relaxed
+    trusted = shown(Speculation(lossy="slowfast", lossless=False, trusted=1200))
+    assert "1,200 tokens were written without a verification" in trusted

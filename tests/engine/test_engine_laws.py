@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 import torch
 from scipy.stats import chi2
+from tests.adapters import write_random_adapter
 from tests.doubles import Fixed, HostDrafter, RandomPacer, with_parts
 from tests.trees import tree_draft, with_trees
 
@@ -83,10 +87,18 @@ def mixing(llm, acceptance):
     return with_parts(llm, pacing=RandomPacer(2), drafter="sparse", acceptance=acceptance, draft_tokens=2)
 
 
+def blocks(llm, acceptance):
+    """Blocks of random mask projections, drawn from their own laws by each row's noise."""
+    with TemporaryDirectory() as folder:
+        adapter = write_random_adapter(Path(folder) / "adapter", llm)
+        return llm.variant(drafter="block", adapter=str(adapter), acceptance=acceptance, draft_tokens=2)
+
+
 KINDS = {
     "sparse": lambda llm, rule: llm.variant(drafter="sparse", acceptance=rule, draft_tokens=2),
     "spines": lambda llm, rule: llm.variant(drafter="sparse+racer", acceptance=rule, draft_tokens=2),
     "mixing": mixing,
+    "blocks": blocks,
     "fixed": lambda llm, rule: with_parts(llm, Fixed([42, 42]), acceptance=rule, draft_tokens=2),
     "trees": lambda llm, rule: with_trees(llm, Branching(), acceptance=rule, draft_tokens=2),
     "switching": lambda llm, rule: with_parts(llm, Switching(), acceptance=rule, draft_tokens=2),
@@ -99,6 +111,8 @@ KINDS = {
     [
         *(("rejection", kind) for kind in KINDS if kind not in ("trees", "spines")),
         ("matched", "sparse"),
+        ("matched", "blocks"),
+        ("coupled", "blocks"),
         ("coupled", "mixing"),
         ("matched", "trees"),
         ("coupled", "trees"),

@@ -10,9 +10,10 @@ from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 
 WRONG = {
-    "drafter": [["lookup"], None, 5],
+    "drafter": [["lookup"], 5],
     "pacer": [["fixed"], 5],
-    "acceptance": [{"coupled"}, None],
+    "acceptance": [{"coupled"}, 5],
+    "lossy": [5, "", "coupled", "typical:x", "typical:nan", "mentored:1", "top-k:1.5", "slowfast:3"],
     "draft_tokens": [1.5, "8", True, -1, 257],
     "budget": ["x", 0, 1.1, True, 10**400],
     "budget_floor": ["x", 1.5, -1],

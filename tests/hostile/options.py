@@ -31,6 +31,7 @@ SENSIBLE: dict[str, tuple[Any, ...]] = {
     "logprobs": (0, 5, 300, 10**9),
     "prompt_logprobs": (0, 5, 10**9),
     "seed": (1, -1),
+    "grammar": ({"regex": "[a-z]+"}, {"json_schema": {"type": "object"}}, {"regex": "("}),
 }
 """Values that work, beside the odd ones, so that what comes behind the checks is reached too."""
 _SAMPLING = [field.name for field in fields(SamplingParams)]

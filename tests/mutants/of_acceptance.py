@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "judged by the next row", "a draft token is judged by the law after it",
-        f"{_REJECTION}:_passed", "[node + row for row", "[node + row + 1 for row",
+        "glimpse.acceptance.chains:judges", "[node + row for row", "[node + row + 1 for row",
         _OWN_LAW,
     ),
     Mutant(

@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "wrong GQA map", "query heads take key and value heads in turn, not in groups",
-        "glimpse.attention.reference:_attend_row", ".unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3)",
+        "glimpse.attention.reference:attend_row", ".unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3)",
         ".unflatten(1, (-1, kv_heads)).permute(2, 1, 0, 3)",
         "attention/test_reference.py::test_every_head_ratio[6-2]",
     ),

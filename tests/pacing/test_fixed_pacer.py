@@ -45,5 +45,5 @@ def test_it_trims_nothing():
 
 def test_names():
     assert PACERS.get("fixed") is FixedPacer
-    with pytest.raises(ArgumentError, match="entropy, feedback, fixed, fleet, marginal, synchronised"):
+    with pytest.raises(ArgumentError, match="entropy, feedback, fixed, fleet, libraspec, marginal, synchronised"):
         PACERS.get("slow")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import chain, combinations
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.errors import ArgumentError
+from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.marginal import PLAIN_FIRST, MarginalPacer
 from glimpse.pacing.pacer import Action, PaceContext
 from glimpse.pacing.proposals import SUREST, Proposal, Trust
+from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import worthwhile
 
 LENGTH = 1000
@@ -129,9 +131,13 @@ def test_decisions_and_most():
     assert decided.room == [3, 0, 9]
 
 
-def test_drafts_that_need_forwards_are_refused():
-    with pytest.raises(ArgumentError, match="prices drafts that are there at once"):
-        pacer(0.01, drafts_at_once=False)
+def test_drafts_that_need_forwards_have_a_pacer_of_their_own():
+    context = PaceContext(StepCosts(1, 1), 7, drafts_at_once=False, draft_positions=lambda length: length)
+    made = MarginalPacer.build(context)
+    assert isinstance(made, MarginalChainPacer)
+    assert made.most == 7
+    assert type(MarginalPacer.build(replace(context, drafts_at_once=True))) is MarginalPacer
+    assert type(MarginalPacer.build(replace(context, branches=True))) is SpinePacer
 
 
 def test_chains_are_cut_to_a_prefix():

@@ -14,7 +14,7 @@ def test_neutral_values_change_nothing():
     assert values["n"] == 1
     assert values["skip_special_tokens"] is True
     left_open = {name for name, value in values.items() if value is None}
-    assert left_open == {"max_tokens", "logprobs", "prompt_logprobs"}
+    assert left_open == {"max_tokens", "logprobs", "prompt_logprobs", "grammar"}
 
 
 def test_checkpoint_fills_what_the_user_left_unset():

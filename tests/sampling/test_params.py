@@ -32,6 +32,17 @@ WRONG = {
     "n": [0, -1, True, 1.0],
     "skip_special_tokens": [0],
     "include_stop_str_in_output": ["no"],
+    "grammar": [
+        {},
+        {"regex": ""},
+        {"regex": 5},
+        {"yaml": "a"},
+        "a",
+        {"regex": "a", "ebnf": "b"},
+        {"json_schema": "{}"},
+        {"json_schema": {"enum": [math.nan]}},
+        {"json_schema": {"enum": [{1}]}},
+    ],
 }
 
 

@@ -1,6 +1,7 @@
 """Acceptance: which drafted tokens become output. `resolve` finds a rule by name."""
 
 from glimpse.acceptance.rule import Acceptance, Accepted, NodeNoise
+from glimpse.errors import ArgumentError
 from glimpse.registry import Registry
 
 REGISTRY = Registry(
@@ -14,8 +15,16 @@ REGISTRY = Registry(
 
 
 def resolve(name: str) -> Acceptance:
-    """The acceptance rule called `name`; raises ArgumentError listing the known ones when there is none."""
+    """The exact acceptance rule called `name`.
+
+    Raises ArgumentError listing the known ones when there is none, and for a plug-in that is not lossless: those are
+    reached through `glimpse.acceptance.lossy` alone.
+    """
     rule: Acceptance = REGISTRY.get(name)()
+    if not rule.lossless:
+        raise ArgumentError(
+            f"acceptance {name!r} is lossy: offer it in the entry-point group glimpse.lossy, and ask for it as lossy"
+        )
     return rule
 
 

@@ -7,15 +7,14 @@ Leviathan et al., "Fast inference from transformers via speculative decoding", 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from glimpse.acceptance.chains import check_chains, judges, leading
 from glimpse.acceptance.rule import Accepted, NodeNoise, first_laws
 from glimpse.drafting.drafter import Draft
-from glimpse.errors import ArgumentError
 from glimpse.sampling.law import Laws, pick
 from glimpse.sampling.noise import Role, uniform
 
@@ -40,12 +39,12 @@ class Rejection:
 
     def accept(self, draft: Draft, laws: Laws, noise: NodeNoise) -> Accepted:
         """See `Acceptance.accept`. Raises ArgumentError for a tree."""
-        _check_chains(draft)
+        check_chains(draft, self.name)
         device = draft.tokens.device
         firsts = torch.tensor(first_laws(draft.offsets), dtype=torch.int64, device=device)
         proposal = draft.law if draft.law is not None else _certain(draft.tokens, laws.vocab)
         passed = _passed(draft, laws, proposal, noise)
-        counts = _leading(passed.tolist(), draft.offsets)
+        counts = leading(passed.tolist(), draft.offsets)
         accepted = torch.tensor(counts, dtype=torch.int64, device=device)
         own = _own_tokens(draft, laws, proposal, noise, firsts + accepted, accepted).tolist()
         tokens = draft.tokens.tolist()
@@ -63,36 +62,15 @@ def _certain(tokens: Tensor, vocab: int) -> Laws:
     return Laws(laws.logp.masked_fill(~inside.unsqueeze(1), -torch.inf), laws.ids, laws.greedy, vocab)
 
 
-def _check_chains(draft: Draft) -> None:
-    chains = [node - 1 for start, end in _bounds(draft) for node in range(end - start)]
-    if draft.parents.tolist() != chains:
-        raise ArgumentError("acceptance 'rejection' takes chains, not trees; 'coupled' and 'matched' take both")
-
-
-def _bounds(draft: Draft) -> list[tuple[int, int]]:
-    return list(pairwise(draft.offsets))
-
-
 def _passed(draft: Draft, laws: Laws, proposal: Laws, noise: NodeNoise) -> Tensor:
     """[n] bool: whether u q(x) < p(x) at each node, u being the ACCEPT number of its position."""
-    # Node i of row r is judged by the law before it, which is law i + r.
-    judges = torch.tensor([node + row for row, (start, end) in enumerate(_bounds(draft)) for node in range(start, end)])
-    judges = judges.to(device=draft.tokens.device, dtype=torch.int64)
-    asked = torch.zeros(len(laws), dtype=torch.int64, device=judges.device).index_copy_(0, judges, draft.tokens)
-    p = laws.logp_of(asked)[judges].exp()
+    before = judges(draft)
+    asked = torch.zeros(len(laws), dtype=torch.int64, device=before.device).index_copy_(0, before, draft.tokens)
+    p = laws.logp_of(asked)[before].exp()
     q = proposal.logp_of(draft.tokens).exp()
     only = torch.zeros(1, dtype=torch.int64, device=p.device)
-    u = uniform(noise.seeds[judges], noise.positions[judges], Role.ACCEPT, 0, only).squeeze(1)
+    u = uniform(noise.seeds[before], noise.positions[before], Role.ACCEPT, 0, only).squeeze(1)
     return u * q < p
-
-
-def _leading(passed: list[bool], offsets: tuple[int, ...]) -> list[int]:
-    """How many nodes of each row pass before the first that does not."""
-    counts = []
-    for start, end in pairwise(offsets):
-        own = passed[start:end]
-        counts.append(own.index(False) if False in own else end - start)
-    return counts
 
 
 def _own_tokens(draft: Draft, laws: Laws, proposal: Laws, noise: NodeNoise, last: Tensor, accepted: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from typing import Protocol
 
@@ -35,6 +35,8 @@ class Accepted:
     """[sum(counts) + R] int64: each row's accepted tokens, then the target's own token."""
     counts: tuple[int, ...]
     """Accepted draft tokens of each row."""
+    relaxed: tuple[int, ...] = ()
+    """Of a lossy rule: how many of them an exact one would not have accepted; () for an exact one."""
 
     @classmethod
     def of(cls, paths: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]], device: torch.device) -> Accepted:
@@ -45,6 +47,10 @@ class Accepted:
             torch.tensor(flat_tokens, dtype=torch.int64, device=device),
             tuple(len(path) for path in paths),
         )
+
+    def with_relaxed(self, counts: Sequence[int]) -> Accepted:
+        """The same with `relaxed`, one count a row."""
+        return replace(self, relaxed=tuple(counts))
 
     def paths(self) -> list[list[int]]:
         """The accepted nodes, a list a row."""
@@ -80,6 +86,11 @@ class Acceptance(Protocol):
         committed token, then the law after each node in order. Rows without nodes are legal, as is a batch of them.
         """
         ...
+
+
+def trusts(rule: Acceptance) -> bool:
+    """Whether drafted tokens are output without a verification (lossy: `relaxed.trust`)."""
+    return getattr(rule, "trusts", False)
 
 
 def first_laws(offsets: Sequence[int]) -> list[int]:

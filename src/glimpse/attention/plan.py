@@ -11,6 +11,26 @@ from torch import Tensor
 
 from glimpse.cache.recall import RecallSet
 from glimpse.cache.sequence import Sequence
+from glimpse.model.late import LatePath
+
+
+@dataclass(frozen=True, slots=True)
+class MaskGroups:
+    """Mask tokens that ride on a row (FlexDraft, arXiv 2605.20022): `size` of them behind each of some of its tokens.
+
+    They enter the decoder late (`path`). A group reads what its token reads, and itself; its keys and values are never
+    kept, and nobody else reads them.
+    """
+
+    path: LatePath
+    size: int
+    behind: tuple[int, ...]
+    """For each group the row's own token, from 0 on, that it stands behind."""
+
+    @property
+    def count(self) -> int:
+        """Mask tokens of the row."""
+        return self.size * len(self.behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +50,8 @@ class RowSpec:
     `parents`: for a draft tree, the parent of each of the last len(parents) tokens, counted among them (-1: the token
     before the tree); None for a chain.
     `outputs`: logits are wanted of that many trailing tokens. `importance`: attention weights are wanted of that many
-    trailing queries; only for rows that read everything. `refresh`: only for rows with a set.
+    trailing queries; only for rows that read everything. `refresh`: only for rows with a set. `masks`: what rides on
+    the row, a chain that reads everything. `hidden`: the hidden states of all its tokens are wanted.
     """
 
     slot: int
@@ -42,6 +63,8 @@ class RowSpec:
     outputs: int = 1
     importance: int = 0
     refresh: Refresh | None = None
+    masks: MaskGroups | None = None
+    hidden: bool = False
 
     @property
     def stop(self) -> int:

@@ -28,15 +28,15 @@ def attend(q: Tensor, pool: PagePool, plan: Plan, layer: int) -> tuple[Tensor, l
     importance: list[Tensor | None] = []
     for row in plan.rows:
         refreshes = row.spec.refresh is not None and row.spec.refresh.layer == layer
-        keys, values = _whole(pool, row, layer) if refreshes else _view(pool, row, layer)
+        keys, values = _whole(pool, row, layer) if refreshes else pieces_of(pool, row, layer)
         wanted = row.spec.count if refreshes else row.spec.importance
-        mixed, weights = _attend_row(q[row.begin : row.end], keys, values, row, wanted)
+        mixed, weights = attend_row(q[row.begin : row.end], keys, values, row, wanted)
         out[row.begin : row.end] = mixed
         importance.append(weights)
     return out, importance
 
 
-def _view(pool: PagePool, row: PlannedRow, layer: int) -> tuple[list[Tensor], list[Tensor]]:
+def pieces_of(pool: PagePool, row: PlannedRow, layer: int) -> tuple[list[Tensor], list[Tensor]]:
     """The pieces [kv_heads, *, head_dim] of keys and of values that the row reads, in order of position."""
     keys = [pool.keys[layer, :, slot : slot + count] for slot, count in row.extents]
     values = [pool.values[layer, :, slot : slot + count] for slot, count in row.extents]
@@ -55,7 +55,7 @@ def _whole(pool: PagePool, row: PlannedRow, layer: int) -> tuple[list[Tensor], l
     return keys, values
 
 
-def _attend_row(
+def attend_row(
     q: Tensor, keys: list[Tensor], values: list[Tensor], row: PlannedRow, wanted: int
 ) -> tuple[Tensor, Tensor | None]:
     """One row: q [n, heads, head_dim] over the pieces; ([n, heads, head_dim], weights of the last `wanted` queries)."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from glimpse.attention import RowSpec
 from glimpse.cache.recall import ImportanceWindow, RecallBudget, RecallSet, recall, select
@@ -26,10 +27,12 @@ def parts_of(llm: LLM) -> Parts:
 class Held:
     """A text whose keys and values are all in the cache; its last tokens can be fed again, in any number."""
 
-    def __init__(self, parts: Parts, ids: Sequence[int]) -> None:
+    def __init__(self, parts: Parts, ids: Sequence[int], *, shares: bool = True) -> None:
+        """`shares`: pages that others have read are taken over; their positions cannot be fed again."""
         self.parts, self.length = parts, len(ids)
         self._slot = parts.rows.free_slots()[0]
-        self._sequence = CachedSequence(parts.pool, expected=len(ids), shared=parts.prefixes.find(list(ids)))
+        shared = parts.prefixes.find(list(ids)) if shares else None
+        self._sequence = CachedSequence(parts.pool, expected=len(ids), shared=shared)
         parts.rows.open(self._slot, list(ids), self._sequence, len(ids))
         self._sequence.reserve(len(ids))
         for start in range(self._sequence.shared_len, len(ids), CHUNK):
@@ -66,13 +69,25 @@ class Held:
     def recalled(self, base: int, budget: RecallBudget, window: ImportanceWindow) -> RecallSet:
         """The set that a draft from `base` on reads, chosen from the window."""
         with torch.inference_mode():
-            return recall(self.parts.pool, self._sequence, select(window.scores(base), budget), base)
+            return self.recall(select(window.scores(base), budget), base)
+
+    @torch.inference_mode()
+    def recall(self, positions: Tensor, base: int) -> RecallSet:
+        """The set of `positions` [layers, kv_heads, B] of the first `base` ones."""
+        return recall(self.parts.pool, self._sequence, positions, base)
+
+    @torch.inference_mode()
+    def key_norms(self, length: int) -> Tensor:
+        """[layers, kv_heads, length]: the norms of the keys."""
+        slots = self._sequence.slots_of(torch.arange(length, device=self.parts.pool.device))
+        norms: Tensor = torch.linalg.vector_norm(self.parts.pool.keys[:, :, slots].float(), dim=-1)
+        return norms
 
 
 @contextmanager
-def held(llm: LLM, ids: Sequence[int]) -> Iterator[Held]:
+def held(llm: LLM, ids: Sequence[int], *, shares: bool = True) -> Iterator[Held]:
     """`Held` while the block runs."""
-    text = Held(parts_of(llm), ids)
+    text = Held(parts_of(llm), ids, shares=shares)
     try:
         yield text
     finally:

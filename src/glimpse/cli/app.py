@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from glimpse.cli import bench, calibrate, compare, doctor, generate, models, plan, streams
+from glimpse.cli import bench, calibrate, compare, doctor, generate, models, plan, serve, streams, train
 from glimpse.cli.commands import command
 from glimpse.cli.failures import USAGE, complain, guarded
 from glimpse.cli.options import ExplainOptions, ModelOptions, OutputOptions, PromptOptions, StreamOptions
@@ -44,7 +44,9 @@ command(app, "generate", generate.generate, (*_GENERATING, ExplainOptions))
 command(app, "compare", compare.compare, (*_GENERATING, compare.DemoOptions, ExplainOptions))
 command(app, "plan", plan.plan, (plan.PlanOptions, OutputOptions))
 command(app, "calibrate", calibrate.calibrate, (calibrate.CalibrateOptions, OutputOptions))
+command(app, "serve", serve.serve, (serve.ServedModelOptions, serve.ServerOptions, OutputOptions))
 app.add_typer(bench.bench, name="bench")
+app.add_typer(train.train, name="train")
 command(app, "models", models.models, (OutputOptions,))
 command(app, "doctor", doctor.doctor, (OutputOptions,))
 

@@ -19,12 +19,15 @@ from glimpse.cli.bench_options import (
     refuse_budget,
     seconds_of,
     shapes,
+    shortest,
     temperatures,
     text_of,
     where,
 )
 from glimpse.cli.bench_run import machine_for, run_suite, suite_of
+from glimpse.cli.bench_serve import LoadOptions, serve
 from glimpse.cli.bench_timeline import TimelineOptions, timeline
+from glimpse.cli.bench_tradeoff import TradeoffOptions, tradeoff
 from glimpse.cli.commands import command
 from glimpse.cli.failures import DONE
 from glimpse.cli.options import OutputOptions
@@ -81,6 +84,8 @@ command(bench, "decode", decode, (CellOptions, PairOptions, OutputOptions))
 command(bench, "fleet", fleet, (GridOptions, TurnOptions, ArmOptions, OutputOptions))
 command(bench, "batches", batches, (GridOptions, TurnOptions, OutputOptions))
 command(bench, "timeline", timeline, (GridOptions, TimelineOptions, OutputOptions))
+command(bench, "tradeoff", tradeoff, (TradeoffOptions, OutputOptions))
+command(bench, "serve", serve, (LoadOptions, OutputOptions))
 command(bench, "report", report, (ReportOptions, OutputOptions))
 
 
@@ -122,7 +127,11 @@ def _measuring(cells: CellOptions, pairs: PairOptions | None, asked: Sequence[Ce
     from glimpse.bench.floors import measure_machine
 
     refuse_budget(cells, cells.drafter)
-    laws, effort, text = temperatures(pairs.temperature) if pairs else (), _effort(pairs), text_of(cells, asked)
+    laws, effort, text = (
+        temperatures(pairs.temperature) if pairs else (),
+        _effort(pairs),
+        text_of(cells, shortest(asked)),
+    )
     device, dtype = machine_for(cells)
     machine = measure_machine(device, dtype)
     return Measuring(Models(dtype, device), text, machine, effort, cells.budget or 512, cells.drafter, laws)

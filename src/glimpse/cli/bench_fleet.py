@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from glimpse.cli import jsonout
-from glimpse.cli.bench_options import CellKind, GridOptions, Usual, seconds_of, shapes, temperatures, text_of, where
+from glimpse.cli.bench_options import (
+    CellKind,
+    GridOptions,
+    Usual,
+    seconds_of,
+    shapes,
+    shortest,
+    temperatures,
+    text_of,
+    where,
+)
 from glimpse.cli.bench_run import Figures, machine_for, run_suite, suite_of
 from glimpse.cli.options import OutputOptions, option
 from glimpse.errors import ArgumentError
@@ -112,7 +122,7 @@ def _measuring(
 
     named = None if arms is None else arms_named(arms)
     law = 0.7 if turns.temperature is None else temperatures(f"{turns.temperature:g}")[0]
-    effort, text = _effort(turns), text_of(cells, asked)
+    effort, text = _effort(turns), text_of(cells, shortest(asked))
     device, dtype = machine_for(cells)
     machine = measure_machine(device, dtype)
     return FleetMeasuring(Models(dtype, device), text, machine, effort, cells.budget or 512, law, named)

@@ -200,8 +200,8 @@ def where(options: GridOptions) -> tuple[Place, torch.dtype]:
     return found, machine.dtype_on(found.device)
 
 
-def text_of(options: GridOptions, asked: Sequence[CellShape]) -> Text:
-    """Where prompts come from. Raises ArgumentError for a folder or file that is not there or has none for any cell."""
+def text_of(options: GridOptions, context: int) -> Text:
+    """Where prompts come from. Raises ArgumentError where there is nothing, or certainly not a prompt of `context`."""
     from pathlib import Path
 
     from glimpse.bench.decode.prompts import Text, shared_folder
@@ -214,8 +214,13 @@ def text_of(options: GridOptions, asked: Sequence[CellShape]) -> Text:
         text = Text(folder=_there("--text", Path(options.text), Path.is_dir, "folder"))
     else:
         text = Text(folder=shared_folder())
-    text.check(min(shape.context for shape in asked))
+    text.check(context)
     return text
+
+
+def shortest(asked: Sequence[CellShape]) -> int:
+    """The shortest context of all cells: where there is no text even for that, none can be measured."""
+    return min(shape.context for shape in asked)
 
 
 def refuse_budget(options: GridOptions, drafter: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from glimpse.cli import jsonout
 from glimpse.cli.bench_fleet import fleet_kind
-from glimpse.cli.bench_options import GridOptions, Usual, reads_cache, refuse_budget, shapes, text_of, where
+from glimpse.cli.bench_options import GridOptions, Usual, reads_cache, refuse_budget, shapes, shortest, text_of, where
 from glimpse.cli.bench_run import machine_for, run_suite, suite_of
 from glimpse.cli.options import OutputOptions, option
 from glimpse.errors import ArgumentError
@@ -60,6 +60,6 @@ def _measuring(cells: GridOptions, run: TimelineOptions, asked: Sequence[FleetSh
     options = EngineOptions(run.drafter, pacer, prefix_reuse=False, **reads)  # type: ignore[arg-type]
     check_names(options)
     refuse_unused(options)
-    traffic, text = Traffic() if run.steps is None else Traffic(run.steps), text_of(cells, asked)
+    traffic, text = Traffic() if run.steps is None else Traffic(run.steps), text_of(cells, shortest(asked))
     device, dtype = machine_for(cells)
     return TimelineMeasuring(Models(dtype, device), text, measure_machine(device, dtype), options, traffic)

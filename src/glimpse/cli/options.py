@@ -39,8 +39,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, auto (the one that "
-            "pays), or a plug-in's name. Default: lookup.",
+            "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, slowfast, block, "
+            "auto (the one that pays), or a plug-in's name. Default: lookup.",
             "--drafter",
         ),
     ] = None
@@ -48,13 +48,22 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "Who decides how far to draft: entropy, fixed, marginal, fleet, synchronised, feedback. Default: entropy; "
-            "drafter auto has its own.",
+            "Who decides how far to draft: entropy, fixed, marginal, libraspec, fleet, synchronised, feedback, "
+            "boundary. Default: entropy; drafters auto and slowfast have their own.",
             "--pacer",
         ),
     ] = None
     acceptance: Annotated[
         str | None, option(_MODEL, "Rule: coupled, matched, rejection. Default: coupled.", "--acceptance")
+    ] = None
+    lossy: Annotated[
+        str | None,
+        option(
+            _MODEL,
+            "Give up exactness for speed: slowfast, or RULE[:STRENGTH] with cactus, mentored, r-fuzzy, fuzzy, "
+            "cascade-opt, cascade-tok, ensemble, contrastive, typical, top-k, entropy-gated. Default: off.",
+            "--lossy",
+        ),
     ] = None
     draft_tokens: Annotated[
         int | None,
@@ -72,6 +81,13 @@ class ModelOptions:
     ] = None
     refresh_layer: Annotated[
         int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
+    ] = None
+    adapter: Annotated[
+        str | None, option(_MODEL, "The file of drafter block; glimpse train block makes it.", "--adapter")
+    ] = None
+    block_mode: Annotated[
+        str | None,
+        option(_MODEL, "When blocks are drafted: auto (by cost), parallel, sequential. Default: auto.", "--block-mode"),
     ] = None
     exact: Annotated[
         str | None,

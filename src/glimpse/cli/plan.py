@@ -107,6 +107,8 @@ def _dtype(name: str, usual: str) -> torch.dtype:
 
 
 def _lines(model: str, plan: Plan, advice: Advice) -> list[RenderableType]:
+    from glimpse.planning import lossy_plan
+
     setting = plan.setting
     dtype = str(setting.dtype).removeprefix("torch.")
     lines: list[RenderableType] = [
@@ -121,8 +123,9 @@ def _lines(model: str, plan: Plan, advice: Advice) -> list[RenderableType]:
     if measured is not None and not plan.measured:
         whose = f"{measured.model} in {measured.dtype}"
         lines.append(f"note: that calibration is of {whose}; its bandwidth and rate are taken, its prices are not")
+    said = lossy_plan(plan).said
     before = [Text(f"first: {advice.before}", style="yellow")] if advice.before else []
-    return [*lines, _costs(plan), _speedups(plan), *before, f"use: --drafter {advice.drafter}", advice.why]
+    return [*lines, _costs(plan), _speedups(plan), *before, f"use: --drafter {advice.drafter}", advice.why, said]
 
 
 def _costs(plan: Plan) -> Table:
@@ -189,6 +192,8 @@ def _bytes(count: float) -> str:
 
 
 def _as_json(model: str, plan: Plan, advice: Advice) -> dict[str, Any]:
+    from glimpse.planning import lossy_plan
+
     setting = plan.setting
     return {
         "model": model,
@@ -213,4 +218,5 @@ def _as_json(model: str, plan: Plan, advice: Advice) -> dict[str, Any]:
         "lookup": [{"acceptance": str(acceptance), **asdict(plan.lookup(acceptance))} for acceptance, _ in plan.best],
         "memory": asdict(plan.memory),
         "advice": asdict(advice),
+        "lossy": asdict(lossy_plan(plan)),
     }

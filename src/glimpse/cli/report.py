@@ -20,8 +20,9 @@ _NEUTRAL: Mapping[str, object] = {
 }  # fmt: skip
 """Values that change nothing."""
 _TELLING = (
-    "model", "dtype", "device", "threads", "drafter", "pacer", "acceptance", "draft_tokens", "budget", "context_length",
-    "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "seed",
+    "model", "dtype", "device", "threads", "drafter", "pacer", "acceptance", "lossy", "draft_tokens", "budget",
+    "context_length", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty",
+    "presence_penalty", "seed",
 )  # fmt: skip
 """Settings worth a word, in this order; `--json` has them all."""
 
@@ -31,6 +32,8 @@ def of_output(output: GenerationOutput, *, explain: bool = False) -> RenderableT
     lines: list[RenderableType] = [Text(ending(output)), Text(speed(output))]
     if output.speculation.drafted:
         lines += [Text(drafting(output.speculation)), by_position(output.speculation.acceptance_by_position)]
+    if output.speculation.lossy is not None:
+        lines.append(Text(straying(output.speculation), style="yellow"))
     if explain:
         lines += choices(output.speculation)
     if output.speculation.eager_steps:
@@ -63,6 +66,13 @@ def drafting(speculation: Speculation) -> str:
         f"{speculation.rounds:,} rounds, {speculation.mean_accepted_length:.2f} tokens a round with the target's own; "
         f"{speculation.plain_steps:,} plain steps"
     )
+
+
+def straying(speculation: Speculation) -> str:
+    """That the text is not bound to be the model's own, and how many of its tokens were let pass."""
+    passed = speculation.relaxed + speculation.trusted
+    how = "written without a verification" if speculation.trusted else "accepted by the relaxed rule alone"
+    return f"lossy {speculation.lossy}: the text may differ from the model's own; {passed:,} tokens were {how}"
 
 
 def eagerly(speculation: Speculation) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from glimpse.cli.options import given, option
 from glimpse.cli.parsing import numbers, text, weights
@@ -59,6 +61,12 @@ class SamplingOptions:
         None
     )
     prompt_logprobs: Annotated[int | None, option(_SAMPLING, "The same for the prompt.", "--prompt-logprobs")] = None
+    json_schema: Annotated[
+        str | None, option(_SAMPLING, "A file with the JSON schema that the text must meet.", "--json-schema")
+    ] = None
+    regex: Annotated[
+        str | None, option(_SAMPLING, "A regular expression that the whole text must match.", "--regex")
+    ] = None
     n: Annotated[int | None, option(_SAMPLING, "How many texts to write.", "--n", "-n")] = None
 
     def refuse_what_is_not_shown(self, *, json: bool) -> None:
@@ -77,6 +85,19 @@ class SamplingOptions:
             "bad_words": tuple(text("--bad-words", value) for value in self.bad_words),
         }
         values = given(self) | {name: value for name, value in parsed.items() if value}
+        grammar = self._grammar(values.pop("json_schema", None), values.pop("regex", None))
+        values |= {"grammar": grammar} if grammar else {}
         from glimpse.sampling.params import SamplingParams
 
         return SamplingParams(**values)
+
+    @staticmethod
+    def _grammar(file: str | None, regex: str | None) -> dict[str, Any] | None:
+        if file is None:
+            return None if regex is None else {"regex": text("--regex", regex)}
+        if regex is not None:
+            raise ArgumentError("--json-schema and --regex: a text meets one of them; leave the other out")
+        try:
+            return {"json_schema": json.loads(Path(file).read_text(encoding="utf-8"))}
+        except (OSError, ValueError, RecursionError) as error:
+            raise ArgumentError(f"--json-schema {file!r} cannot be read as JSON: {error}") from error

@@ -21,6 +21,8 @@ def of_comparison(comparison: Comparison, llm: Model) -> list[RenderableType]:
     """The lines and the table of a comparison."""
     speculation = comparison.speculative.speculation
     parts: list[RenderableType] = [identity(comparison), report.ending(comparison.speculative)]
+    if speculation.lossy is not None:
+        parts.append(report.straying(speculation))
     if speculation.drafted:
         parts += [report.drafting(speculation), report.by_position(speculation.acceptance_by_position)]
     parts += [*speeds(comparison)]
@@ -37,6 +39,8 @@ def identity(comparison: Comparison) -> str:
         "" if divergence.margin is None else f", where plain decoding preferred its own by {divergence.margin:.2g} nats"
     )
     said = f"identical: NO, they part at token {divergence.position + 1}{margin}"
+    if comparison.speculative.speculation.lossy is not None:
+        return f"{said} (lossy {comparison.speculative.speculation.lossy} promises nothing else)"
     acceptance = comparison.speculative.speculation.acceptance
     if acceptance != "coupled" and comparison.speculative.settings.get("temperature") != 0:
         said += f" ({acceptance} promises the same law when sampling, not the same text; coupled promises both)"

@@ -5,11 +5,13 @@ from glimpse.registry import Registry
 DRAFTERS = Registry(
     "glimpse.drafters",
     {
+        "block": "glimpse.drafting.block.drafter:FlexDrafter",
         "auto": "glimpse.drafting.auto:AutoDrafter",
         "none": "glimpse.drafting.none:NoDrafter",
         "sparse": "glimpse.drafting.sparse:SparseDrafter",
         "refresh": "glimpse.drafting.refresh:RefreshDrafter",
         "sparse+racer": "glimpse.drafting.spine.drafter:SparseRacerDrafter",
+        "slowfast": "glimpse.drafting.slowfast:SlowFastDrafter",
         "lookup": "glimpse.drafting.lookup:LookupDrafter",
         "suffix": "glimpse.drafting.suffix.drafter:SuffixDrafter",
         "racer": "glimpse.drafting.racer.drafter:RacerDrafter",

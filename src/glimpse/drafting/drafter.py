@@ -14,7 +14,9 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 
 if TYPE_CHECKING:
+    from glimpse.drafting.block.contract import BlockHead, Draw
     from glimpse.drafting.suffix.store import SuffixStore
+    from glimpse.model import Decoder
     from glimpse.sampling.law import Laws
 
 
@@ -68,6 +70,24 @@ class Outcome:
     """The nodes that were accepted and kept, counted within the row; None: the first `accepted` ones (a chain)."""
     successors: Successors | None = None
     """For a drafter that `wants_successors`."""
+    hidden: Tensor | None = None
+    """[1 + accepted, hidden], more at a prompt's end: final hidden states of the tokens read and kept, for a
+    `BlockRider`."""
+    masks: Tensor | None = None
+    """[size, hidden]: those of the mask tokens that rode behind the last of them; None where none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target itself, for drafters that draft with it."""
+
+    decoder: Decoder
+    fingerprint: str
+    """Which checkpoint it is (`Checkpoint.fingerprint`)."""
+    draw: Draw
+    """Draws tokens from logits, by the requests' settings."""
+    adapter: str | None = None
+    """The file of what was trained for it, where one was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +104,7 @@ class DraftContext:
     """The most nodes of a tree (`draft_tokens`, or what the pacer takes where nobody asked)."""
     store: SuffixStore | None = None
     """Texts of earlier requests, for drafters that say `stores`; None: none are kept."""
+    target: Target | None = None
 
 
 class Drafter(Protocol):
@@ -181,3 +202,14 @@ class MixedDrafter(Drafter, Protocol):
 def mixed_of(drafter: Drafter) -> MixedDrafter | None:
     """The drafter, if it is a `MixedDrafter`."""
     return cast(MixedDrafter, drafter) if getattr(drafter, "mixes", False) else None
+
+
+class BlockRider(Drafter, Protocol):
+    """A drafter that `wants_hidden`: its outcomes carry hidden states, and those of the mask tokens of its head."""
+
+    head: BlockHead
+
+
+def rider_of(drafter: Drafter) -> BlockRider | None:
+    """The drafter, if it is a `BlockRider`."""
+    return cast(BlockRider, drafter) if getattr(drafter, "wants_hidden", False) else None

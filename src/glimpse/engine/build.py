@@ -6,22 +6,26 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from glimpse import acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.drafter import DraftContext, spines_of
+from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
+from glimpse.engine.lossy import refuse_lossy_drafter, rule_of
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
+from glimpse.engine.riding import BlockDraws
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
+from glimpse.pacing.riding import GroupPricer
+from glimpse.pacing.sentence_ends import sentence_ends
 from glimpse.pacing.spine import SpinePacer
 from glimpse.registry import Registry
+from glimpse.sampling.noise import Role
 from glimpse.sampling.pipeline import Sampler
 
 
@@ -29,7 +33,7 @@ def check_names(options: EngineOptions) -> None:
     """Raises ArgumentError for a drafter, pacer or acceptance rule that nobody offers, before anything is loaded."""
     DRAFTERS.get(options.drafter)
     PACERS.get(options.paced_by)
-    acceptance.resolve(options.acceptance)
+    rule_of(options)
     if options.refresh_sets is not None:
         check_sets(options.refresh_sets)
 
@@ -54,6 +58,12 @@ def refuse_unused(options: EngineOptions) -> None:
                 "layer; leave it out, or ask for drafter 'refresh'"
             )
 
+    for name in ("adapter", "block_mode"):
+        if getattr(options, name) is not None and not getattr(drafter, "takes_adapter", False):
+            raise ArgumentError(
+                f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}; leave it out, or ask "
+                "for drafter 'block'"
+            )
     _refuse_pacer(drafter, options)
     _refuse_store(drafter, options)
 
@@ -64,6 +74,17 @@ def _refuse_pacer(drafter: Any, options: EngineOptions) -> None:
     if needed not in (None, options.paced_by) or paces != options.drafter:
         raise ArgumentError(
             f"pacer {options.pacer!r} does not go with drafter {options.drafter!r}; leave it out for the drafter's own"
+        )
+
+
+def _refuse_dropping(pace: PaceContext, pacer: Pacer, options: EngineOptions) -> None:
+    """Where all that was drawn has to be verified: whole drafts are trimmed unless the pacer foretells, chains where it
+    rolls back."""
+    drops = not pacer.foretells if pace.drafts_at_once else getattr(pacer, "rolls_back", False)
+    if drops and not pace.may_drop:
+        raise ArgumentError(
+            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
+            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
         )
 
 
@@ -106,10 +127,11 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     budget = options.recall
     _refuse_pacer(DRAFTERS.get(options.drafter), options)
     build_drafter, offered = _builder(DRAFTERS, options.drafter), DRAFTERS.get(options.drafter)
-    rule = acceptance.resolve(options.acceptance)
+    rule = rule_of(options)
+    refuse_lossy_drafter(options, offered.lossless)
     if offered.gives_tree and not rule.trees:
         raise ArgumentError(
-            f"acceptance {options.acceptance!r} takes chains, and drafter {options.drafter!r} gives trees; "
+            f"acceptance {rule.name!r} takes chains, and drafter {options.drafter!r} gives trees; "
             "'coupled' and 'matched' take them"
         )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
@@ -121,14 +143,25 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         draft_positions=budget.positions,
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
+        trees=offered.gives_tree,
+        may_drop=not (rule.needs_law and offered.has_law),
+        same_noise=rule.draft_role is Role.TARGET,
+        ends=lambda: sentence_ends(loaded.checkpoint.tokenizer),
     )
     pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
+    _refuse_dropping(pace, pacer, options)
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
         pacer = SpinePacer(pacer, pace)
     store = loaded.store(options.suffix_store, options.suffix_store_tokens)
+    sampler = Sampler(
+        loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size, grammars=loaded.grammars
+    )
+    target = Target(decoder, loaded.checkpoint.fingerprint, BlockDraws(sampler, rule), options.adapter)
     drafter = build_drafter(
-        DraftContext(pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store)
+        DraftContext(
+            pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store, target=target
+        )
     )
     if hasattr(pacer, "attach"):
         pacer.attach(drafter)
@@ -137,7 +170,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         decoder=decoder,
         pool=pool,
         rows=Rows(loaded.slots, loaded.context + most + 1, most),
-        sampler=Sampler(loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size),
+        sampler=sampler,
         drafter=drafter,
         pacer=pacer,
         acceptance=rule,
@@ -146,6 +179,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         budget=budget,
         eos_token_ids=spec.eos_token_ids,
         lock=loaded.lock,
+        pricer=GroupPricer(costs, options.block_mode or "auto"),
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import torch
 
 from glimpse.cache.prefix import Key
+from glimpse.drafting.drafter import rider_of
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.forward import forward, load_of
 from glimpse.engine.memory import within_memory
@@ -18,6 +19,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.phases import PhasePlanner
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
+from glimpse.engine.riding import Riders
 from glimpse.engine.settle import Settler
 from glimpse.engine.watch import Watch, step_of
 from glimpse.sampling.params import ResolvedParams
@@ -37,8 +39,10 @@ class Engine:
         self._waiting: deque[Request] = deque()
         self._residents = Residents(parts, options)
         self._running = self._residents.running
-        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size)
-        self._settler = Settler(parts, self._running)
+        rider = rider_of(parts.drafter)
+        riders = None if rider is None else Riders(parts.rows, rider, parts.pricer, parts.pacer)
+        self._planner = PhasePlanner(parts.rows, parts.drafter, parts.pacer, parts.sampler.vocab_size, riders)
+        self._settler = Settler(parts, self._running, riders)
 
     @property
     def busy(self) -> bool:
@@ -126,7 +130,7 @@ class Engine:
         load = load_of(specs, parts.rows)
         result = forward(parts.decoder, parts.pool, parts.rows, specs)
         self._planner.halted.update(self._settler.extend_drafts(plan, result))
-        progress = self._settler.commit(plan, result, self.steps)
+        progress = self._settler.trust(plan, result) + self._settler.commit(plan, result, self.steps)
         self._planner.halted.update(self._settler.stuck)
         if self.watch is not None:
             self.watch(step_of(plan, self._running, progress, parts.rows.max_draft, started))

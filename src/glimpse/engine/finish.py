@@ -38,4 +38,11 @@ def chunk_of(progress: Progress, before: int) -> StreamChunk:
     )
     asked = request.params.logprobs is not None
     logprobs = tuple(request.logprobs[before : before + len(commit.token_ids)]) if asked else None
-    return StreamChunk(commit.text, commit.token_ids, pieces, logprobs=logprobs)
+    return StreamChunk(
+        commit.text,
+        commit.token_ids,
+        pieces,
+        logprobs=logprobs,
+        drafted=progress.drafted,
+        drafter=request.speculation.drafter_at(before),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -19,11 +20,12 @@ from glimpse.engine.options import STORE_TOKENS
 from glimpse.errors import ArgumentError
 from glimpse.model import Checkpoint, DecoderSpec, open_model
 from glimpse.pacing import calibration
+from glimpse.sampling.grammar import Grammars
 
 _OVERTAKEN = "it would have fitted, but something else took memory meanwhile; try again, or lower max_context"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loaded:
     """What several engines (plain and speculative, say) have in common."""
 
@@ -40,6 +42,12 @@ class Loaded:
     """Coefficients of `StepCosts` that `glimpse calibrate` measured; None: not calibrated."""
     stores: dict[str, SuffixStore] = field(default_factory=dict, compare=False)
     """What requests left to later ones, by the name that both gave (`EngineOptions.suffix_store`)."""
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Compiles what texts may be."""
+        checkpoint = self.checkpoint
+        return Grammars(checkpoint.tokenizer.fast, checkpoint.spec.vocab_size, checkpoint.spec.eos_token_ids)
 
     def store(self, name: str | None, tokens: int | None) -> SuffixStore | None:
         """The store of a name, made where there is none yet; None for no name.

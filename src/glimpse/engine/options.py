@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from glimpse.acceptance.lossy import Lossy
 from glimpse.cache.recall import RecallBudget
 from glimpse.drafting import DRAFTERS
 from glimpse.errors import ArgumentError
+from glimpse.pacing.riding import MODES
 from glimpse.sampling import checks
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -25,12 +27,15 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "refresh_layer": checks.Integer(0),
     "suffix_store": checks.text,
     "suffix_store_tokens": checks.Integer(2, 10_000_000),
+    "adapter": checks.text,
+    "block_mode": checks.Choice(*MODES),
+    "lossy": checks.text,
 }
 
 
 _OPTIONAL = (
-    "pacer", "draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer", "suffix_store",
-    "suffix_store_tokens",
+    "pacer", "acceptance", "draft_tokens", "budget", "budget_floor", "refresh_sets", "refresh_layer", "suffix_store",
+    "suffix_store_tokens", "adapter", "block_mode", "lossy",
 )  # fmt: skip
 STORE_TOKENS = 200_000
 """Tokens that a store of earlier requests keeps where nothing else is asked: about 30 MB."""
@@ -45,8 +50,9 @@ class EngineOptions:
 
     drafter: str = "lookup"
     pacer: str | None = None
-    """None: the one that the drafter needs, else "entropy" (`paced_by`)."""
-    acceptance: str = "coupled"
+    """None: the one that the drafter needs or goes best with, else "entropy" (`paced_by`)."""
+    acceptance: str | None = None
+    """An exact rule; None: "coupled" (`accepted_by`), or what the lossy mode stands for."""
     draft_tokens: int | None = None
     """Draft length of `fixed`, the longest of other pacers, at most 256; of a tree its nodes, and so its depth too.
     None leaves it to the pacer."""
@@ -75,11 +81,22 @@ class EngineOptions:
     suffix_store_tokens: int | None = None
     """The most tokens that this store keeps; None: 200,000."""
 
+    adapter: str | None = None
+    """The file of the drafter `block`, made by `glimpse train block`."""
+    block_mode: str | None = None
+    """When blocks are drafted: "parallel", beside every verification; "sequential", in steps of their own; "auto" and
+    None: by what measured steps say of every group of mask tokens."""
+    lossy: str | None = None
+    """A mode that trades exactness for speed, "slowfast" or "RULE:STRENGTH" (`glimpse.acceptance.lossy`); None: the
+    text is the target's own."""
+
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             value = getattr(self, name)
             if value is not None or name not in _OPTIONAL:
                 object.__setattr__(self, name, check(name, value))
+        if self.lossy is not None:
+            object.__setattr__(self, "lossy", self._settled_lossy(self.lossy))
 
     def changed(self, **options: Any) -> EngineOptions:
         """With other values for some of them. Raises ArgumentError for one that does not exist."""
@@ -89,14 +106,29 @@ class EngineOptions:
                 raise ArgumentError(f"unknown option {name!r}; known: {', '.join(known)}")
         return replace(self, **options)
 
+    def _settled_lossy(self, lossy: str) -> str:
+        """The mode with its strength. Raises ArgumentError where something exact is asked for as well."""
+        mode = Lossy.parse(lossy)
+        for name, value in (("acceptance", self.acceptance), ("exact", None if self.exact == "tokens" else self.exact)):
+            if value is not None:
+                raise ArgumentError(f"{name} {value!r} is exact and lossy '{mode}' is not: leave one of them out")
+        return str(mode)
+
+    @property
+    def accepted_by(self) -> str:
+        """The name of the exact acceptance rule, where no lossy mode takes its place."""
+        return self.acceptance or "coupled"
+
     @property
     def paced_by(self) -> str:
         """The name of the pacer."""
-        needed: str = getattr(DRAFTERS.get(self.drafter), "paced_by", "entropy")
-        return self.pacer or needed
+        drafter = DRAFTERS.get(self.drafter)
+        usual: str = getattr(drafter, "paced_by", getattr(drafter, "usual_pacer", "entropy"))
+        return self.pacer or usual
 
     @property
     def recall(self) -> RecallBudget:
         """How much of the context a sparse draft reads."""
+        usual: dict[str, Any] = getattr(DRAFTERS.get(self.drafter), "usual_budget", {})
         given = {"share": self.budget, "floor": self.budget_floor}
-        return RecallBudget(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        return RecallBudget(**{**usual, **{name: value for name, value in given.items() if value is not None}})

@@ -14,6 +14,7 @@ from glimpse.drafting.drafter import Drafter
 from glimpse.model import Decoder
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.pacer import Pacer
+from glimpse.pacing.riding import GroupPricer
 from glimpse.sampling.pipeline import Sampler
 
 
@@ -34,3 +35,5 @@ class Parts:
     eos_token_ids: tuple[int, ...]
     lock: AbstractContextManager[object]
     """Held while anything of this is used; shared by all engines over the same cache."""
+    pricer: GroupPricer
+    """For a `BlockRider`: which of its mask groups ride."""

@@ -13,7 +13,8 @@ from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft, Drafter, SpineDrafter, mixed_of, spines_of
 from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.request import Request
-from glimpse.pacing.pacer import Action, Pacer
+from glimpse.engine.riding import Riders
+from glimpse.pacing.pacer import Action, Pacer, chain_pacer_of
 
 CHUNK = 512
 """Most prompt tokens in one step."""
@@ -43,16 +44,23 @@ class StepPlan:
 class PhasePlanner:
     """Asks pacer and drafter, and turns their answers into rows of the next forward."""
 
-    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int) -> None:
+    def __init__(self, rows: Rows, drafter: Drafter, pacer: Pacer, vocab: int, riders: Riders | None = None) -> None:
         """`vocab` is how many token ids the target can read."""
         self._rows, self._drafter, self._pacer = rows, drafter, pacer
         self._vocab, self._spines = vocab, spines_of(drafter)
+        chains = chain_pacer_of(pacer)
+        # Whole drafts are trimmed when they come.
+        self._rolls_back = chains is not None and chains.rolls_back and drafter.needs_forward
         self.halted: set[int] = set()
         """Rows whose draft cannot go on (their last draft law was not finite)."""
+        self._riders = riders
+        self._learning: set[int] = set()
+        """Slots of full rows that the drafter learns from."""
 
     def plan(self, running: dict[int, Request]) -> StepPlan:
         """The next step for the running requests, by slot."""
         plan, decoding, budget = StepPlan(), [], CHUNK
+        self._learning = set()
         for slot, request in running.items():
             pending = int(self._rows.committed_len[slot] - self._rows.verified_len[slot])
             if pending == 1:
@@ -61,6 +69,11 @@ class PhasePlanner:
                 budget -= self._plan_prompt(plan, slot, pending, request)
         if decoding:
             self._plan_decoding(plan, RowView(self._rows, tuple(decoding)), running)
+        for spec in plan.draft:
+            if spec.recall is not None:
+                running[spec.slot].speculation.reads.add(spec.recall.positions, spec.recall.base)
+        if self._riders is not None:
+            plan.full = self._riders.board(plan.full, self._learning)
         return plan
 
     def _plan_prompt(self, plan: StepPlan, slot: int, pending: int, request: Request) -> int:
@@ -71,6 +84,7 @@ class PhasePlanner:
             plan.prefill.append(self._spec(slot, count, outputs=count if wants_all else 0))
         else:
             importance = min(count, self._importance(slot))
+            self._learning.add(slot)
             plan.full.append(self._spec(slot, count, count if wants_all else 1, importance))
         return count
 
@@ -87,8 +101,11 @@ class PhasePlanner:
         for group, own in self._groups(drafting, room):
             self._draft(plan, group, own)
         waiting = {spec.slot for spec in plan.draft}
-        if self._spines is not None:
-            self._branch(self._spines, [slot for slot in view.slots if slot not in waiting])
+        due = RowView(self._rows, tuple(slot for slot in view.slots if slot not in waiting and self._drafted(slot)))
+        if len(due) and self._spines is not None:
+            self._branch(self._spines, due)
+        elif len(due) and self._rolls_back:
+            self._trim(due)
         for slot, action in zip(view.slots, decisions.actions, strict=True):
             if slot not in waiting:
                 self._plan_full(plan, slot, learn=action is not Action.PLAIN)
@@ -124,29 +141,32 @@ class PhasePlanner:
                 self._rows.put_draft(slot, *_facts(draft, start, end))
         self._trim(view)
 
-    def _branch(self, spines: SpineDrafter, slots: list[int]) -> None:
+    def _branch(self, spines: SpineDrafter, view: RowView) -> None:
         """Hangs branches on the spines that are to be verified, and keeps of them what is worth it."""
-        view = RowView(self._rows, tuple(slot for slot in slots if int(self._rows.draft_len[slot])))
-        if len(view):
-            lengths = view.column(self._rows.draft_len)
-            room = [self._room(slot) + length for slot, length in zip(view.slots, lengths, strict=True)]
-            draft = spines.branch(view, room)
-            check_planned(spines, draft, Asked(room, self._rows.max_draft, self._vocab))
-            for slot, length, (start, end) in zip(view.slots, lengths, pairwise(draft.offsets), strict=True):
-                self._rows.put_branches(slot, min(length, end - start), *_facts(draft, start, end))
-            self._trim(view)
+        lengths = view.column(self._rows.draft_len)
+        room = [self._room(slot) + length for slot, length in zip(view.slots, lengths, strict=True)]
+        draft = spines.branch(view, room)
+        check_planned(spines, draft, Asked(room, self._rows.max_draft, self._vocab))
+        for slot, length, (start, end) in zip(view.slots, lengths, pairwise(draft.offsets), strict=True):
+            self._rows.put_branches(slot, min(length, end - start), *_facts(draft, start, end))
+        self._trim(view)
 
     def _trim(self, view: RowView) -> None:
         for slot, keep in zip(view.slots, self._pacer.trim(view), strict=True):
             places = take_places(self._rows, slot) if slot in self._rows.branching else keep
             self._rows.draft_len[slot] = min(keep, places)
 
+    def _drafted(self, slot: int) -> int:
+        return int(self._rows.draft_len[slot])
+
     def _plan_full(self, plan: StepPlan, slot: int, *, learn: bool) -> None:
-        drafted = int(self._rows.draft_len[slot])
+        drafted = self._drafted(slot)
         learn = learn or drafted > 0
         wanted = self._importance(slot)
         importance = min(drafted + 1, wanted + drafted) if learn and wanted else 0
         self.halted.discard(slot)
+        if learn:
+            self._learning.add(slot)
         plan.full.append(self._spec(slot, drafted + 1, drafted + 1, importance, self._rows.tree(slot)))
 
     def _spec(self, slot: int, count: int, outputs: int, importance: int = 0, parents: Tensor | None = None) -> RowSpec:

@@ -74,3 +74,5 @@ class Progress:
     commit: Commit
     accepted: int
     """How many of the committed tokens, from the first on, had been drafted."""
+    drafted: int = 0
+    """How many draft nodes the step verified for them."""

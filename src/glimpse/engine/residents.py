@@ -11,7 +11,7 @@ from glimpse.cache.sequence import Sequence
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Request
-from glimpse.errors import GlimpseError
+from glimpse.errors import NoRoom
 
 _HEADROOM = 64
 """Tokens that a request must have room for beyond its text to be taken in, where not all that it may write is promised;
@@ -45,14 +45,14 @@ class Residents:
         return len(request.prompt) if slot is None else max(0, int(rows.prompt_len[slot] - rows.verified_len[slot]))
 
     def fits(self, request: Request, *, alone: bool) -> bool:
-        """Whether the pages it is to have are there. Raises GlimpseError if not, although it would be `alone`."""
+        """Whether the pages it is to have are there. Raises NoRoom if not, although it would be `alone`."""
         pool = self._parts.pool
         if not alone and self._waits(request):
             return False
         length = self.promised(request) if alone else self._asked(request)
         need = pool.pages_for(length) - pool.held(self._shared(request))
         if need > pool.spare_pages and alone:
-            raise GlimpseError(
+            raise NoRoom(
                 f"a request of up to {length} tokens needs {need * pool.page_size} positions of cache, but only "
                 f"{pool.spare_pages * pool.page_size} are free; lower max_tokens or drop kept prompts"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from glimpse.acceptance import Acceptance, NodeNoise
 from glimpse.acceptance.rule import first_laws
 from glimpse.cache.rows import Rows
-from glimpse.drafting.drafter import Draft, SpineDrafter
+from glimpse.drafting.drafter import Draft
 from glimpse.errors import GlimpseError
 from glimpse.sampling.finite import nonfinite_rows
 from glimpse.sampling.law import Laws, pick
@@ -20,6 +21,16 @@ from glimpse.sampling.leading import leading
 from glimpse.sampling.nodes import Nodes
 from glimpse.sampling.noise import draft_salt
 from glimpse.sampling.pipeline import Sampler
+
+
+class Ears(Protocol):
+    """Who is told what else might have been drafted."""
+
+    candidates: int
+    """Of how many tokens."""
+
+    def hear(self, slot: int, tokens: Tensor, scores: Tensor) -> None:
+        """The likeliest draws of the row's newest draft token: ids [candidates] and scores (`sampling.leading`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,8 @@ class Verified:
     """The accepted draft nodes of each row."""
     tokens: list[list[int]]
     """Each row's accepted tokens and the target's own, before any cut."""
+    relaxed: list[int]
+    """How many of them a lossy rule let pass; 0s of an exact one."""
     broken: dict[int, GlimpseError]
     """Slots whose target logits were not finite; their tokens mean nothing."""
 
@@ -39,11 +52,11 @@ class DraftBook:
     """Draws draft tokens, and keeps the laws they were drawn from while an acceptance rule will need them."""
 
     def __init__(
-        self, rows: Rows, sampler: Sampler, acceptance: Acceptance, *, has_law: bool, spines: SpineDrafter | None = None
+        self, rows: Rows, sampler: Sampler, acceptance: Acceptance, *, has_law: bool, ears: Sequence[Ears] = ()
     ) -> None:
-        """`spines` is told of each token's runners-up."""
+        """`ears` are told of each token's runners-up."""
         self._rows, self._sampler, self._acceptance = rows, sampler, acceptance
-        self._keeps_laws, self._spines = acceptance.needs_law and has_law, spines
+        self._keeps_laws, self._ears = acceptance.needs_law and has_law, ears
         self._laws: dict[int, list[Laws]] = {}
 
     def extend(self, slots: list[int], logits: Tensor) -> list[int]:
@@ -61,11 +74,13 @@ class DraftBook:
         salt = draft_salt(role, torch.tensor(lengths))
         tokens = pick(laws, self._sampler.seeds_of(nodes), nodes.position, role, salt)
         broken = nonfinite_rows(logits, nodes)
-        if self._spines is not None:
+        if self._ears:
             noise = (self._sampler.seeds_of(nodes), nodes.position, role, salt)
-            for slot, *found in zip(slots, *leading(laws, logits, *noise, count=self._spines.candidates), strict=True):
+            most = max(ear.candidates for ear in self._ears)
+            for slot, *found in zip(slots, *leading(laws, logits, *noise, count=most), strict=True):
                 if slot not in broken:
-                    self._spines.hear(slot, *found)
+                    for ear in self._ears:
+                        ear.hear(slot, *(each[: ear.candidates] for each in found))
         facts = zip(slots, tokens.tolist(), laws.logp_of(tokens).exp().tolist(), laws.entropy.tolist(), strict=True)
         for index, (slot, token, chance, entropy) in enumerate(facts):
             if slot not in broken:
@@ -113,7 +128,8 @@ def verify(
     if broken:
         # What lies behind a rejected draft token plain decoding would never have seen.
         broken = nonfinite_rows(logits.where(_visited(draft.offsets, paths)[:, None], 0.0), nodes)
-    return Verified(draft, paths, accepted.token_lists(), broken)
+    relaxed = list(accepted.relaxed) or [0] * len(paths)
+    return Verified(draft, paths, accepted.token_lists(), relaxed, broken)
 
 
 def _visited(offsets: Sequence[int], paths: list[list[int]]) -> Tensor:

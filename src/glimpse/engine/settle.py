@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from glimpse.acceptance.rule import trusts
 from glimpse.attention import RowSpec
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
@@ -19,22 +20,23 @@ from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import StepPlan
 from glimpse.engine.request import Progress, Request
-from glimpse.engine.sampling_step import DraftBook, Verified, verify
+from glimpse.engine.riding import Riders
+from glimpse.engine.sampling_step import DraftBook, Verified, draft_tokens, verify
 from glimpse.engine.successors import successors_of
 from glimpse.errors import GlimpseError
+from glimpse.pacing.pacer import chain_pacer_of
 
 
 class Settler:
     """Turns the results of forwards into drafts and output of the `running` requests (by slot)."""
 
-    def __init__(self, parts: Parts, running: dict[int, Request]) -> None:
-        self._parts, self._running = parts, running
+    def __init__(self, parts: Parts, running: dict[int, Request], riders: Riders | None = None) -> None:
+        self._parts, self._running, self._riders = parts, running, riders
         self.stuck: list[int] = []
         """Rows whose last draft made the target's logits not finite: a plain step must show whether it is the draft."""
         drafter = parts.drafter
-        self._book = DraftBook(
-            parts.rows, parts.sampler, parts.acceptance, has_law=drafter.has_law, spines=spines_of(drafter)
-        )
+        ears = [part for part in (spines_of(drafter), chain_pacer_of(parts.pacer)) if part is not None]
+        self._book = DraftBook(parts.rows, parts.sampler, parts.acceptance, has_law=drafter.has_law, ears=ears)
 
     def extend_drafts(self, plan: StepPlan, result: ForwardResult) -> list[int]:
         """One more draft token for each draft row; returns the rows whose drafts cannot go on."""
@@ -43,6 +45,25 @@ class Settler:
         for slot in slots:
             self._running[slot].speculation.draft_steps += 1
         return self._book.extend(slots, torch.cat(result.logits[begin:end])) if slots else []
+
+    def trust(self, plan: StepPlan, result: ForwardResult) -> list[Progress]:
+        """Where drafts are trusted: makes output of what the draft rows have just drawn."""
+        if not trusts(self._parts.acceptance):
+            return []
+        pairs = zip(plan.draft, result.logits[slice(*plan.bounds)], strict=True)
+        return [self._trust(spec.slot, own) for spec, own in pairs if int(self._parts.rows.draft_len[spec.slot])]
+
+    def _trust(self, slot: int, logits: Tensor) -> Progress:
+        """Commits one row's draft token; what its step wrote into the cache stays there."""
+        parts, request, tokens = self._parts, self._running[slot], draft_tokens(self._parts.rows, slot)
+        commit = request.committer.commit(tokens)
+        kept = list(commit.token_ids)
+        request.clock.mark_tokens()
+        request.speculation.trusted += len(kept)
+        record_logprobs(request, logits, [0], kept)
+        parts.rows.commit(slot, kept, int(parts.rows.committed_len[slot]))
+        parts.sampler.commit(slot, kept)
+        return Progress(request, commit, len(kept))
 
     def commit(self, plan: StepPlan, result: ForwardResult, step: int) -> list[Progress]:
         """Judges the full rows, and cuts tokens, text, logprobs, statistics and cache of each to what is kept."""
@@ -70,6 +91,8 @@ class Settler:
                 continue
             made, outcome = _cut(request, spec, verified, index, judged[index], importance[index])
             progress.append(made)
+            if self._riders is not None:
+                outcome = self._riders.alight(outcome, spec, result, plan.bounds[1] + index)
             outcomes.append(replace(outcome, successors=successors[index]) if successors else outcome)
         self._learn(outcomes)
         return progress
@@ -126,6 +149,7 @@ def _cut(
     drafted = verified.draft.offsets[index + 1] - verified.draft.offsets[index]
     depth = drafted if spec.parents is None else tree_depth(spec.parents.tolist())
     commit, accepted = keep_tokens(request, tokens, drafted, len(path), depth)
+    request.speculation.relaxed += min(accepted, verified.relaxed[index])
     kept = list(commit.token_ids)
     record_logprobs(request, logits, [0, *[node + 1 for node in path]], kept)
     if spec.parents is None:
@@ -133,7 +157,7 @@ def _cut(
     else:
         weights = _path_importance(importance, spec, path[:accepted])
         outcome = Outcome(spec.slot, drafted, accepted, kept, weights, path[:accepted])
-    return Progress(request, commit, accepted), outcome
+    return Progress(request, commit, accepted, drafted), outcome
 
 
 def keep_tokens(

@@ -28,6 +28,8 @@ def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params:
         vocab_size=checkpoint.spec.vocab_size,
         encode=lambda text: checkpoint.tokenizer.encode(text, add_special_tokens=False),
     )
+    if resolved.grammar is not None:
+        loaded.grammars.guide(resolved.grammar)  # compiled here, so that no step waits for it
     reason = engine.refuses(resolved)
     if reason:
         raise ArgumentError(reason)
@@ -61,8 +63,9 @@ def _request(loaded: Loaded, engine: EngineFace, prompt: list[int], params: Reso
     speculation = Speculation(
         drafter=options.drafter,
         pacer=options.paced_by,
-        acceptance=options.acceptance,
+        acceptance=parts.acceptance.name,
         lossless=parts.drafter.lossless and parts.acceptance.lossless,
+        lossy=options.lossy,
     )
     limit = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
     return Request(prompt, params, committer, speculation, limit, index)

@@ -91,5 +91,5 @@ def step_of(plan: StepPlan, running: dict[int, Request], progress: Sequence[Prog
     slots = [spec.slot for spec in plan.specs]
     requests = [running[slot] for slot in slots]
     drafted = [spec.count - 1 if what is Did.VERIFY else 0 for spec, what in zip(plan.specs, did, strict=True)]
-    committed = [wrote.get(id(request), 0) if place >= plan.bounds[1] else 0 for place, request in enumerate(requests)]
+    committed = [wrote.get(id(request), 0) if place >= plan.bounds[0] else 0 for place, request in enumerate(requests)]
     return Seen(Instant(begun), Instant(time.perf_counter()), slots, requests, did, drafted, committed)

@@ -26,19 +26,26 @@ _TEMPLATE = "<template>"
 """The file name of what jinja2 compiles."""
 
 
-def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
-    """Ids of `messages` in the checkpoint's chat template. Raises ArgumentError for messages it cannot stand for."""
+def encode_chat(
+    tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Any], *, add_generation_prompt: bool
+) -> list[int]:
+    """Ids of `messages` (and `tools`) in the checkpoint's chat template.
+
+    Raises ArgumentError for messages it cannot stand for.
+    """
     _check(messages)
     special = _pattern(tokenizer.special_texts)
-    if special is None or not any(special.search(text) for text in texts_of(messages)):
-        text = tokenizer.render(messages, add_generation_prompt=add_generation_prompt)
+    texts = texts_of([messages, tools])
+    if special is None or not any(special.search(text) for text in texts):
+        text = tokenizer.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
         return tokenizer.encode(text, add_special_tokens=False, parse_special=True)
-    ids, mark = tokenizer.special_texts, _unused(texts_of(messages))
-    hidden = [
-        _replaced(message, lambda text: special.sub(lambda match: f"{mark}{ids[match[0]]}{mark}", text))
-        for message in messages
-    ]
-    text = tokenizer.render(hidden, add_generation_prompt=add_generation_prompt)
+    ids, mark = tokenizer.special_texts, _unused(texts)
+
+    def hide(text: str) -> str:
+        return special.sub(lambda match: f"{mark}{ids[match[0]]}{mark}", text)
+
+    hidden, shown = _replaced(list(messages), hide), _replaced(list(tools), hide)
+    text = tokenizer.render(hidden, tools=shown, add_generation_prompt=add_generation_prompt)
     pieces = _Pieces(tokenizer, special, mark)
     # Cutting at special tokens must not change how the rest is split: true of byte-level tokenizers, not of every one.
     if pieces.encode(text, restore=False) != tokenizer.encode(text, add_special_tokens=False, parse_special=True):
@@ -101,7 +108,7 @@ def _pattern(specials: Mapping[str, int]) -> re.Pattern[str] | None:
 
 
 def texts_of(value: object) -> list[str]:
-    """Every text in a message: templates write roles, names and tool calls too, not the content alone."""
+    """Every text in a message or tool: templates write roles, names and calls too, not the content alone."""
     found: list[str] = []
 
     def note(text: str) -> str:
@@ -117,7 +124,8 @@ def _replaced(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _replaced(entry, change) for key, entry in value.items()}
+        # Keys too: the names of a tool's parameters are someone's own.
+        return {_replaced(key, change): _replaced(entry, change) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_replaced(entry, change) for entry in value]
     return value

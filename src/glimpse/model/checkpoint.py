@@ -21,6 +21,8 @@ class Checkpoint:
     tokenizer: Tokenizer
     generation_defaults: dict[str, Any]
     """What generation_config.json sets (temperature, top_k, do_sample, ...), under its own names; {} without one."""
+    fingerprint: str = ""
+    """See `glimpse.model.fingerprint`; "" for one that was made, not stored."""
 
     @property
     def spec(self) -> DecoderSpec:

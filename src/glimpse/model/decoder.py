@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +38,14 @@ class Norm:
         return normed.to(x.dtype).mul_(self.weight)
 
 
+class Projections(Protocol):
+    """What attention projects with: a layer's own, or those of tokens that have their own (`model.late`)."""
+
+    qkv: Linear
+    qk_norm: Norm | None
+    output: Linear
+
+
 @dataclass(slots=True)
 class Layer:
     """Weights of one layer; q/k/v share one linear, gate/up another."""
@@ -62,24 +70,43 @@ class Decoder:
         self.rotary = rotary
         self.device, self.dtype = norm.weight.device, norm.weight.dtype
 
-    def forward(self, tokens: Tensor, positions: Tensor, rope_lengths: Tensor, attend: Attend) -> Tensor:
+    def forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        rope_lengths: Tensor,
+        attend: Attend,
+        after: Callable[[int, Tensor], None] | None = None,
+    ) -> Tensor:
         """Hidden states after the final norm, [N, hidden].
 
         `tokens`, `positions` and `rope_lengths` are [N] int64, tokens of any requests in any order: only `attend` knows
-        who belongs together. See `Rotary.at` for `rope_lengths`.
+        who belongs together. See `Rotary.at` for `rope_lengths`. `after(layer, x)` is told of the residual stream [N,
+        hidden] behind each layer, to be left as it is: for tokens that take a way of their own (`through`).
         """
         x = self.embedding(tokens)
         rotation = self.rotary.at(positions, rope_lengths, self.dtype)
         for index, layer in enumerate(self.layers):
             x += self._attention(index, layer, layer.attention_norm(x), rotation, attend)
             x += _mlp(layer, layer.mlp_norm(x))
+            if after is not None:
+                after(index, x)
         return self.norm(x)
+
+    def through(self, index: int, own: Projections, x: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
+        """x [M, hidden] after one layer, its q/k/v/o projections replaced by `own`. Leaves `x` as it is.
+
+        Gradients flow through it where the layer's linears are plain ones.
+        """
+        layer = self.layers[index]
+        x = x + self._attention(index, own, layer.attention_norm(x), rotation, attend)
+        return x + _mlp(layer, layer.mlp_norm(x))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[M, hidden] to [M, vocab] float32."""
         return self.head(hidden).to(torch.float32)
 
-    def _attention(self, index: int, layer: Layer, x: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
+    def _attention(self, index: int, layer: Projections, x: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
         spec = self.spec
         qkv = layer.qkv(x).view(x.shape[0], -1, spec.head_dim)
         qk = qkv[:, : -spec.kv_heads]

@@ -9,6 +9,7 @@ import torch
 from glimpse.errors import ArgumentError
 from glimpse.model.build import Consider, Progress, build_decoder
 from glimpse.model.checkpoint import Checkpoint, with_eos
+from glimpse.model.fingerprint import fingerprint
 from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
 from glimpse.model.names import gguf_name
@@ -35,5 +36,6 @@ def load_gguf(
         consider(spec)
     # Only this architecture is stored with neighbouring rotary dimensions paired.
     interleaved = {"q_proj": spec.heads, "k_proj": spec.kv_heads} if spec.architecture == "llama" else None
-    decoder = build_decoder(spec, GgufWeights(file, interleaved), dtype=dtype, device=device, progress=progress)
-    return Checkpoint(gguf_name(file.metadata, path), decoder, tokenizer, {})
+    weights = GgufWeights(file, interleaved)
+    decoder = build_decoder(spec, weights, dtype=dtype, device=device, progress=progress)
+    return Checkpoint(gguf_name(file.metadata, path), decoder, tokenizer, {}, fingerprint(spec, weights))

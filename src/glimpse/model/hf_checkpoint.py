@@ -11,6 +11,7 @@ import torch
 from glimpse.errors import ModelError
 from glimpse.model.build import Consider, Progress, build_decoder
 from glimpse.model.checkpoint import Checkpoint, with_eos
+from glimpse.model.fingerprint import fingerprint
 from glimpse.model.hf_config import as_ids, read_config, read_json, spec_from_config
 from glimpse.model.tokenizer import load_tokenizer
 from glimpse.model.weights.safetensors import INDEX, SINGLE, SafetensorsWeights
@@ -44,8 +45,9 @@ def load_folder(
     spec = with_eos(spec, default_eos(folder, defaults), tokenizer)
     if consider:
         consider(spec)
-    decoder = build_decoder(spec, SafetensorsWeights(folder), dtype=dtype, device=device, progress=progress)
-    return Checkpoint(folder.resolve().name, decoder, tokenizer, defaults)
+    weights = SafetensorsWeights(folder)
+    decoder = build_decoder(spec, weights, dtype=dtype, device=device, progress=progress)
+    return Checkpoint(folder.resolve().name, decoder, tokenizer, defaults, fingerprint(spec, weights))
 
 
 def generation_defaults(folder: Path) -> dict[str, Any]:

@@ -48,6 +48,11 @@ class PackedLinear:
         return out
 
 
+def dense(linear: Linear) -> Linear:
+    """The same linear layer with its weight as a plain tensor, which gradients flow through."""
+    return DenseLinear(linear.packed.to_dense(), linear.bias) if isinstance(linear, PackedLinear) else linear
+
+
 @cache
 def can_pack(dtype: torch.dtype) -> bool:
     """Whether this build and CPU multiply packed weights of `dtype`; found by trying a small product."""

@@ -36,6 +36,14 @@ class Tokenizer:
         self.bos_token_id: int | None = fast.bos_token_id
         self.eos_token_ids: tuple[int, ...] = () if fast.eos_token_id is None else (fast.eos_token_id,)
         self.has_chat_template: bool = bool(fast.chat_template)
+        template = str(fast.chat_template)
+        self.knows_tools: bool = "tools" in template and "<tool_call>" in template
+        """Whether the chat template tells the model of tools, to be called by `<tool_call>`."""
+
+    @property
+    def fast(self) -> Any:
+        """The transformers tokenizer itself, for libraries that take one."""
+        return self._fast
 
     def encode(
         self, text: str, *, add_special_tokens: bool = True, parse_special: bool = False, most: int | None = None
@@ -61,14 +69,19 @@ class Tokenizer:
             text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[Any] | None = None, add_generation_prompt: bool = True
+    ) -> str:
         """The chat template filled in, as text. Raises ArgumentError where the template refuses the messages."""
         if not self.has_chat_template:
             raise ArgumentError("this checkpoint has no chat template; pass the prompt as text")
         try:
             with bounded_template():
                 text: str = self._fast.apply_chat_template(
-                    [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
+                    [dict(message) for message in messages],
+                    tools=list(tools) if tools else None,
+                    tokenize=False,
+                    add_generation_prompt=add_generation_prompt,
                 )
         except Exception as error:  # templates raise whatever they like
             reason = " ".join(str(error).split())
@@ -76,15 +89,22 @@ class Tokenizer:
         return text
 
     def chat(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool = True, most: int | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = True,
+        most: int | None = None,
     ) -> list[int]:
         """Ids of a conversation: what the chat template gives and nothing more, so no second BOS is put before it.
+
+        `tools`: functions that the model may call, as the template takes them (OpenAI's form).
 
         Special-token text inside a message stays text (see `chat.encode_chat`). Raises ArgumentError for messages that
         are not role and content strings, that the template refuses, or that are too long (see `encode`).
         """
-        self._refuse_longer(sum(map(len, texts_of(messages))), most)
-        return encode_chat(self, messages, add_generation_prompt=add_generation_prompt)
+        self._refuse_longer(sum(map(len, texts_of([messages, tools or ()]))), most)
+        return encode_chat(self, messages, tools or (), add_generation_prompt=add_generation_prompt)
 
     def _refuse_longer(self, characters: int, most: int | None) -> None:
         if most is not None and characters > _SLACK * self._longest * most:

@@ -11,6 +11,8 @@ PACERS = Registry(
         "fleet": "glimpse.pacing.fleet:FleetPacer",
         "synchronised": "glimpse.pacing.synchronised:SynchronisedPacer",
         "feedback": "glimpse.pacing.feedback:FeedbackPacer",
+        "libraspec": "glimpse.pacing.libraspec:LibraSpecPacer",
+        "boundary": "glimpse.pacing.boundary:BoundaryPacer",
         "marginal": "glimpse.pacing.marginal:MarginalPacer",
     },
 )

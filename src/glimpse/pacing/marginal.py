@@ -1,7 +1,8 @@
 """Drafts as large as they pay: each node is kept while its expected gain beats the marginal price of verifying it.
 
-The marginal criterion of LibraSpec (drafted blocks), for every node of a tree and over the batch: of all rows' nodes
-those are kept that together make
+The marginal criterion of LibraSpec (arXiv 2608.08721: drafted blocks), for every node of a tree and over the batch,
+with measured prices in the place of its constant (`libra` has the paper's search, and why it is the same criterion): of
+all rows' nodes those are kept that together make
 
     (rows + sum of P(the text runs through node)) / (seconds of the plain step + sum of each node's seconds)
 
@@ -17,16 +18,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.errors import ArgumentError
+from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust
+from glimpse.pacing.proposals import Floats, Proposal, Trust
 from glimpse.pacing.spine import SpinePacer
-from glimpse.pacing.worth import worthwhile
+from glimpse.pacing.worth import token_prices, worthwhile
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -39,19 +38,13 @@ class _RowState:
 
 
 class MarginalPacer:
-    """Takes whole drafts, prices their nodes, and keeps those that pay."""
+    """Takes whole drafts (blocks, chains, trees), prices their nodes, and keeps those that pay."""
 
     name = "marginal"
     foretells = False
     DEFAULT_MOST = 64
 
     def __init__(self, context: PaceContext) -> None:
-        """Raises ArgumentError for a drafter that needs a forward for every token."""
-        if context.can_draft and not context.drafts_at_once:
-            raise ArgumentError(
-                "pacer 'marginal' prices drafts that are there at once, and this drafter makes a token a forward; "
-                "use 'entropy' or 'fixed'"
-            )
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._costs: StepCosts = context.costs
@@ -60,8 +53,12 @@ class MarginalPacer:
 
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:
-        """With the most nodes asked for; where branches are hung on a spine, `entropy` paces the spine."""
-        return SpinePacer.build(context) if context.branches else cls(context)
+        """With the most nodes asked for; for chains that need a forward a token, and for spines with branches, whose
+        spine `entropy` paces, the pacer of their own."""
+        if context.branches:
+            return SpinePacer.build(context)
+        whole = context.drafts_at_once or not context.can_draft
+        return cls(context) if whole else MarginalChainPacer(context)
 
     def admit(self, rows: RowView) -> None:
         """Every request's drafts are trusted as the drafter says, at first."""
@@ -85,7 +82,7 @@ class MarginalPacer:
         """For a row of `length` among the rows last decided on, in seconds: its share of a plain step, its share of a
         step that nodes are added to, and what one node adds."""
         begin, plain = self._seconds()
-        return plain / self._decoding, begin / self._decoding, max(float(self._price(length)), 1e-12)
+        return plain / self._decoding, begin / self._decoding, max(float(token_prices(self._costs, length)), 1e-12)
 
     def adopt(self, slot: int, trust: Trust) -> None:
         """Trusts a row's nodes by what was learned elsewhere, and goes on learning there."""
@@ -96,7 +93,7 @@ class MarginalPacer:
         gains = [self._gains(rows, slot) for slot in rows.slots]
         if self.plain_is_unknown:
             return [0] * len(rows)
-        prices = self._price(np.array(rows.column(rows.rows.committed_len)))
+        prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
         worth = worthwhile(gains, prices, self._decoding, self._seconds())
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
@@ -116,15 +113,17 @@ class MarginalPacer:
         for slot in rows.slots:
             self._states.pop(slot, None)
 
-    def _gains(self, rows: RowView, slot: int) -> Floats:
-        """[n]: P(the text runs through each node)."""
+    def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
+        """The draft that stands in a row, which is judged when the text is known; and the chance [n] of each of its
+        nodes, given that its parent is accepted."""
         state = self._states[slot]
         state.proposal = proposal = Proposal.of(rows, slot)
-        return proposal.along(state.trust.chances(proposal))
+        return proposal, state.trust.chances(proposal)
 
-    def _price(self, length: int | Ints) -> Floats:
-        """Seconds that one more token of a row of `length` adds to a step."""
-        return self._costs.marginal(full_tokens=1, full_kv=1, pairs=length)
+    def _gains(self, rows: RowView, slot: int) -> Floats:
+        """[n]: P(the text runs through each node)."""
+        proposal, chances = self.proposed(rows, slot)
+        return proposal.along(chances)
 
     def _seconds(self) -> tuple[float, float]:
         """Of the step that nodes are added to, and of the plain step."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, cast
+
+from torch import Tensor
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
@@ -68,13 +70,23 @@ class PaceContext:
     """False: the drafter never drafts."""
     branches: bool = False
     """The drafter hangs branches on chains that it needs forwards for (a `SpineDrafter`)."""
+    trees: bool = False
+    """Drafts may branch."""
+    may_drop: bool = True
+    """Drafted tokens may be dropped for what they turned out to be. False: the acceptance rule is exact only if all
+    that was drawn is verified (DESIGN, "No anticipation")."""
+    same_noise: bool = True
+    """Draft and target draw with the same noise (`coupled`), so a draft token stands or falls by its margin."""
+    ends: Callable[[], Collection[int]] = frozenset
+    """The token ids that end a sentence; they are looked for when it is called."""
 
 
 class Pacer(Protocol):
     """Decides draft lengths. May look at everything drafted so far; whatever is drafted with a law is then verified.
 
     Stopping after a token was seen, and verifying all that was drafted, keeps every acceptance rule exact
-    (no anticipation). `trim` is only called for deterministic drafts, where any cut is exact.
+    (no anticipation). `trim` is only called for deterministic drafts, where any cut is exact, and of pacers that
+    `roll_back` for self-drafted chains too, under rules that allow it (`PaceContext.may_drop`).
     """
 
     name: str
@@ -104,3 +116,23 @@ class Pacer(Protocol):
 
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for these rows."""
+
+
+class ChainPacer(Pacer, Protocol):
+    """A pacer that looks at the tokens of self-drafted chains: it is told by how much each was drawn.
+
+    Where `rolls_back`, it is asked to `trim` such a chain before that is verified. Where it is not told or not asked (a
+    GPU's rounds, which are a step ahead), it does with what the rows say.
+    """
+
+    rolls_back: bool
+    candidates: int
+    """Of how many tokens it hears at every draft token."""
+
+    def hear(self, slot: int, tokens: Tensor, scores: Tensor) -> None:
+        """The likeliest draws of the row's newest draft token: ids [candidates] and scores (`sampling.leading`)."""
+
+
+def chain_pacer_of(pacer: Pacer) -> ChainPacer | None:
+    """The pacer, if it is a `ChainPacer`."""
+    return cast(ChainPacer, pacer) if getattr(pacer, "candidates", 0) else None

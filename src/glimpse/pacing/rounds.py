@@ -13,7 +13,9 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.proposals import Floats
 from glimpse.pacing.strides import Yields
+from glimpse.pacing.worth import token_prices
 
 PLAIN_FIRST = 2
 """Plain steps that are run before the first draft; they write text like any other."""
@@ -47,6 +49,18 @@ class RoundPrices:
         lengths = rows.column(rows.rows.committed_len)
         plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
         return self._costs.seen(plain) < PLAIN_FIRST
+
+    def spent(self, rows: RowView, drafted: list[int]) -> float:
+        """Seconds of rounds that drafted so many tokens a row, side by side, and verify none of them."""
+        lengths = rows.column(rows.rows.committed_len)
+        read = sum(count * self._positions(length) for count, length in zip(drafted, lengths, strict=True))
+        drafting = self._costs.marginal(draft_tokens=sum(drafted), draft_kv=read, rounds=len(drafted))
+        plain = StepLoad(full_tokens=len(lengths), full_kv=sum(lengths), pairs=sum(lengths))
+        return self._costs.seconds(StepLoad()) * max(drafted) + float(drafting) + self._costs.seconds(plain)
+
+    def of_tokens(self, rows: RowView) -> Floats:
+        """[R]: as `token_prices`, of these rows."""
+        return token_prices(self._costs, rows.column(rows.rows.committed_len))
 
     @property
     def _step(self) -> float:

@@ -18,10 +18,10 @@ import torch
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.pacer import Decisions, PaceContext, Pacer
 from glimpse.pacing.proposals import Proposal, Trust
+from glimpse.pacing.rounds import RoundPrices
 from glimpse.pacing.worth import worthwhile
 
 
@@ -38,7 +38,7 @@ class SpinePacer:
 
     def __init__(self, inner: Pacer, context: PaceContext) -> None:
         """`inner` is told of spines only, as if there were no branches."""
-        self._inner, self._costs, self._positions = inner, context.costs, context.draft_positions
+        self._inner, self._prices = inner, RoundPrices(context.costs, context.draft_positions)
         self.name, self.most = inner.name, inner.most
         self._states: dict[int, _RowState] = {}
 
@@ -62,10 +62,9 @@ class SpinePacer:
         proposals = [Proposal.of(rows, slot) for slot in rows.slots]
         states = [self._states[slot] for slot in rows.slots]
         gains = [own.along(state.trust.chances(own)) for state, own in zip(states, proposals, strict=True)]
-        lengths = rows.column(rows.rows.committed_len)
-        prices = self._costs.marginal(full_tokens=1, full_kv=1, pairs=np.array(lengths)).tolist()
-        spent = self._seconds(lengths, [_spine(rows.rows, slot) for slot in rows.slots])
-        kept = [np.sort(nodes) for nodes in worthwhile(gains, prices, len(rows), (spent, spent))]
+        spent = self._prices.spent(rows, [_spine(rows.rows, slot) for slot in rows.slots])
+        found = worthwhile(gains, self._prices.of_tokens(rows), len(rows), (spent, spent))
+        kept = [np.sort(nodes) for nodes in found]
         for slot, state, proposal, nodes in zip(rows.slots, states, proposals, kept, strict=True):
             state.proposal = proposal
             rows.rows.keep_nodes(slot, nodes)
@@ -85,14 +84,6 @@ class SpinePacer:
         self._inner.retire(rows)
         for slot in rows.slots:
             self._states.pop(slot, None)
-
-    def _seconds(self, lengths: list[int], spines: list[int]) -> float:
-        """What drafting the rows' spines took, side by side, and what a step costs that verifies no draft."""
-        drafted = sum(count * self._positions(length) for count, length in zip(spines, lengths, strict=True))
-        step = self._costs.seconds(StepLoad())
-        drafting = self._costs.marginal(draft_tokens=sum(spines), draft_kv=drafted, rounds=len(spines))
-        plain = StepLoad(full_tokens=len(lengths), full_kv=sum(lengths), pairs=sum(lengths))
-        return step * max(spines, default=0) + float(drafting) + self._costs.seconds(plain)
 
 
 def _spine(rows: Rows, slot: int) -> int:

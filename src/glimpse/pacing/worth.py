@@ -1,4 +1,4 @@
-"""Which nodes of draft trees are worth verifying."""
+"""The marginal criterion: which nodes of drafts are worth verifying (chains are trees)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.proposals import Floats, Ints
+
+
+def token_prices(costs: StepCosts, lengths: int | Sequence[int] | Ints) -> Floats:
+    """[R]: seconds that one more token of rows of these lengths adds to a verification."""
+    return costs.marginal(full_tokens=1, full_kv=1, pairs=lengths)
 
 
 def worthwhile(

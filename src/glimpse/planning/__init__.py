@@ -2,6 +2,7 @@
 
 from glimpse.planning.advice import Advice, advise
 from glimpse.planning.devices import DEVICES, Device, find_device
+from glimpse.planning.lossy import LossyPlan, lossy_plan
 from glimpse.planning.models import read_spec
 from glimpse.planning.plan import Memory, Plan, Setting, make_plan
 from glimpse.planning.speedup import (
@@ -24,6 +25,7 @@ __all__ = [
     "ByDepth",
     "Chances",
     "Device",
+    "LossyPlan",
     "Memory",
     "Plan",
     "Setting",
@@ -32,6 +34,7 @@ __all__ = [
     "break_even",
     "draft_cost",
     "find_device",
+    "lossy_plan",
     "make_plan",
     "parse_acceptance",
     "read_spec",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -143,6 +144,25 @@ def biases(name: str, value: Any) -> dict[int, float]:
     keyed = {int(key) if isinstance(key, str) and key.isdecimal() else key: bias for key, bias in value.items()}
     ids, finite = Integer(0, note=" (a token id)"), Number(-1e9, 1e9)
     return {ids(f"each key of {name}", key): finite(f"{name}[{shown(key)}]", bias) for key, bias in keyed.items()}
+
+
+def grammar(name: str, value: Any) -> dict[str, Any]:
+    """One of a JSON schema, a regular expression and a grammar, under its name."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((kind, source),) = value.items()
+        if kind == "json_schema" and isinstance(source, Mapping) and _is_json(source):
+            return {kind: dict(source)}
+        if kind in ("regex", "ebnf") and isinstance(source, str) and source:
+            return {kind: source}
+    raise refuse(name, value, '{"json_schema": an object}, {"regex": a string} or {"ebnf": a string}')
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def inside_vocabulary(name: str, ids: Iterable[int], vocab_size: int) -> None:

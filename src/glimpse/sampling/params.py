@@ -37,6 +37,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "n": checks.Integer(1, MOST_OUTPUTS),
     "skip_special_tokens": checks.flag,
     "include_stop_str_in_output": checks.flag,
+    "grammar": checks.grammar,
 }
 
 
@@ -89,6 +90,9 @@ class SamplingParams:
     """Leave special tokens out of the text; unset: True."""
     include_stop_str_in_output: bool | None = None
     """Keep the stop text at the end of the output; unset: False."""
+    grammar: Mapping[str, Any] | None = None
+    """What the text must be: `{"json_schema": SCHEMA}`, `{"regex": PATTERN}` or `{"ebnf": RULES}` (in xgrammar's
+    form, from the rule "root" on). JSON is written without line breaks or indents. Needs the extra `serve`."""
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():
@@ -98,12 +102,20 @@ class SamplingParams:
         longest = -1 if self.max_tokens is None else self.max_tokens
         if self.min_tokens is not None and 0 <= longest < self.min_tokens:
             raise ArgumentError(f"min_tokens must be at most max_tokens ({longest}), not {self.min_tokens}")
+        if self.grammar is not None:
+            self._refuse_beside_grammar()
 
     def resolve(self, generation_defaults: Mapping[str, Any] | None = None, **context: Any) -> ResolvedParams:
         """Every value effective; see `glimpse.sampling.resolve.resolve`, which says what `context` may be."""
         from glimpse.sampling.resolve import resolve  # the two files need one another
 
         return resolve(self, generation_defaults, **context)
+
+    def _refuse_beside_grammar(self) -> None:
+        """A grammar says by itself where a text may end and what it may hold."""
+        for name in ("ignore_eos", "min_tokens", "bad_words", "suppress_tokens"):
+            if getattr(self, name):
+                raise ArgumentError(f"{name} {getattr(self, name)!r} contradicts grammar; leave one of them out")
 
     def as_dict(self) -> dict[str, Any]:
         """Every option and its value, in plain types that JSON can hold."""

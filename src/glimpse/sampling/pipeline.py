@@ -1,7 +1,7 @@
 """From logits to laws: every option of every row, applied to all nodes of all rows at once.
 
-The order is: repetition, frequency and presence penalties; logit_bias; masks (suppress_tokens, bad_words, min_tokens);
-temperature; min_p; top_k; top_p. Vocabulary rows that no token of the tokenizer uses never get a law at all.
+The order is: repetition, frequency and presence penalties; logit_bias; masks (suppress_tokens, bad_words, min_tokens,
+grammar); temperature; min_p; top_k; top_p. Vocabulary rows that no token of the tokenizer uses never get a law at all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.sampling.grammar import Grammars
 from glimpse.sampling.law import Laws, entropy_of
 from glimpse.sampling.nodes import Nodes
 from glimpse.sampling.noise import to_int64
@@ -33,11 +34,18 @@ class Sampler:
     """
 
     def __init__(
-        self, slots: int, vocab_size: int, *, tokens: int | None = None, device: torch.device | str = "cpu"
+        self,
+        slots: int,
+        vocab_size: int,
+        *,
+        tokens: int | None = None,
+        device: torch.device | str = "cpu",
+        grammars: Grammars | None = None,
     ) -> None:
         self.vocab_size = vocab_size
         self.vocab = vocab_size if tokens is None else min(tokens, vocab_size)
         self.device = torch.device(device)
+        self._grammars = grammars
         self.params: list[ResolvedParams | None] = [None] * slots
         self.seeds = torch.zeros(slots, dtype=torch.int64, device=device)
         """[slots] int64: each row's seed, the low 64 bits of what the user gave."""
@@ -61,7 +69,7 @@ class Sampler:
         self.params[row] = params
         self.seeds[row] = to_int64(params.seed)
         self._set_cuts(row, params)
-        request = Admission(params, prompt, eos, self.vocab, self.device)
+        request = Admission(params, prompt, eos, self.vocab, self.device, self._grammars)
         for processor in self._processors:
             processor.admit(row, request)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from glimpse.acceptance.exact import Coupled
-from glimpse.drafting.drafter import mixed_of
+from glimpse.drafting.drafter import mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
+from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
 from glimpse.sampling.params import ResolvedParams
@@ -23,6 +24,7 @@ def why_not_request(params: ResolvedParams) -> str | None:
         "bad_words": bool(params.bad_words),
         "suppress_tokens": bool(params.suppress_tokens),
         "min_tokens": params.min_tokens > 0,
+        "grammar": params.grammar is not None,
         "logprobs": params.logprobs is not None,
         "prompt_logprobs": params.prompt_logprobs is not None,
     }
@@ -35,9 +37,13 @@ def why_not_engine(parts: Parts) -> str | None:
     drafter, most = parts.drafter, parts.pacer.most
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
+    if rider_of(drafter) is not None:
+        return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):
         return "a refresh layer"
-    if drafter.needs_forward and not isinstance(drafter, SparseDrafter):
+    if getattr(parts.pacer, "reads_drafts", False):
+        return f"pacer {parts.pacer.name!r} reads what was drafted"
+    if drafter.needs_forward and (not isinstance(drafter, SparseDrafter) or isinstance(drafter, SlowFastDrafter)):
         return f"drafter {drafter.name!r} feeds forwards of its own"
     if mixed_of(drafter) is not None and drafter.gives_tree:
         return f"drafter {drafter.name!r} gives trees beside self-drafts"

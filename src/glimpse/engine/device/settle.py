@@ -154,7 +154,7 @@ class DeviceSettler:
         commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1, depth)
         outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
         outcomes.append(trees.outcome(row, outcome) if trees and launched.trees else outcome)
-        return [Progress(request, commit, accepted)]
+        return [Progress(request, commit, accepted, drafted)]
 
     def _give_up(self, seat: Seat, drafted: int) -> list[Progress]:
         """Ends a broken request, unless its draft may be to blame: that is gone, and a plain step will show."""

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from glimpse.sampling.grammar import Grammars
 from glimpse.sampling.nodes import Nodes
 from glimpse.sampling.params import ResolvedParams
 
@@ -26,6 +27,8 @@ class Admission:
     """Every end-of-text token of the checkpoint."""
     vocab: int
     device: torch.device
+    grammars: Grammars | None = None
+    """Compiles grammars, where the checkpoint's tokenizer is known."""
 
 
 class Processor(ABC, Generic[State]):

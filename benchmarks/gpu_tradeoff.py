@@ -1,0 +1,161 @@
+"""What lossy modes buy on a GPU, and what they cost: straying measured, speed reckoned from measured steps.
+
+    PYTHONPATH=src:. python3 benchmarks/gpu_tradeoff.py --model demo.gguf --ids ids.npz \
+        --cells 8000x16,24000x16,demo.gguf@1.7b:32000x16 --steps benchmarks/results/h200-decode.json \
+        --seconds 900 --out out --commit $(git rev-parse HEAD)
+
+Lossy modes run on the eager engine, without CUDA graphs, so their own tokens a second say nothing about what kernels
+and graphs would give: `tokens_per_s` is there, but the speed of a mode is reckoned from the plain, draft and verify
+steps that `glimpse bench decode` measured for the same cell, and from the drafts accepted (or steps trusted) here. A
+draft step that reads more positions than was measured lies on the line from that one to the plain step. Cells without
+steps get no reckoned speed. Ends by itself; the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glimpse.bench import environment
+from glimpse.bench.decode.models import Models
+from glimpse.bench.decode.prompts import Text
+from glimpse.bench.decode.shape import CellShape, parse_cell
+from glimpse.bench.floors import measure_machine
+from glimpse.bench.journal import Journal
+from glimpse.bench.results import Result, Table, read_result, write_result
+from glimpse.bench.tradeoff.measure import Effort, TradeoffMeasuring
+from glimpse.bench.tradeoff.modes import parse_mode
+from glimpse.bench.tradeoff.tables import COLUMNS, targets
+from glimpse.bench.tradeoff.tables import tables as plain_tables
+
+MODES = (
+    "plain", "sparse@4", "sparse@8", "slowfast", "slowfast-exact", "cactus:1@8", "mentored:0.7@8", "typical:0.1@8",
+    "cactus:10@8", "r-fuzzy:0.2@8", "cascade-tok:0.35@8", "ensemble:0.2@8", "top-k:2@8",
+)  # fmt: skip
+
+
+def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:
+    """Speed over plain decoding by measured steps; NaN where none were measured. `read`: a draft step's positions."""
+    if steps is None:
+        return float("nan")
+    plain, drafts = steps["plain"]["median"], steps["draft"]
+    measured, narrow = steps["budget"], drafts["median"]
+    share = min(max((read - measured) / max(1, context - measured), 0.0), 1.0)
+    draft = narrow + (plain - narrow) * share
+    if found["trusted"]:
+        return plain / (found["trusted"] * draft + (1 - found["trusted"]) * plain)
+    if not found["drafted"]:
+        return 1.0
+    return (found["accepted"] + 1) * plain / (found["drafted"] * draft + _verify(steps, found["drafted"]))
+
+
+def _verify(steps: Mapping[str, Any], drafted: float) -> float:
+    """A verification of so many drafts, on the line through the two measured lengths next to it."""
+    known = [(0, steps["plain"]["median"]), *((int(count), own["median"]) for count, own in steps["verify"].items())]
+    lengths, seconds = zip(*sorted(known), strict=True)
+    if drafted <= lengths[-1]:
+        return float(np.interp(drafted, lengths, seconds))
+    slope = (seconds[-1] - seconds[-2]) / (lengths[-1] - lengths[-2])
+    return float(seconds[-1] + slope * (drafted - lengths[-1]))
+
+
+def steps_of(path: Path | None, shape: CellShape) -> dict[str, Any] | None:
+    """The steps of a cell in a result file of `bench decode`, with the budget that its draft steps had."""
+    if path is None:
+        return None
+    runs = [run for run in read_result(path).runs if run.get("name") == shape.name and "steps" in run]
+    return {**runs[0]["steps"], "budget": runs[0]["budget"]} if runs else None
+
+
+def measure(options: argparse.Namespace, journal: Journal, deadline: float) -> list[str]:
+    """Every mode of every cell that the journal does not have; returns what there was no time for."""
+    cuda = options.device == "cuda"
+    models = Models(torch.bfloat16 if cuda else torch.float32, torch.device(options.device))
+    machine, left = measure_machine(models.device, models.dtype), list[str]()
+    for cell in options.cells.split(","):
+        shape = parse_cell(cell, options.model, (8,))
+        effort = Effort(context=shape.context, tokens=options.tokens, texts=options.texts, rows=shape.rows)
+        own = TradeoffMeasuring(
+            models, machine, Text(ids=options.ids), shape.model, options.budget, effort, options.fast_budget
+        )
+        for mode in (parse_mode(text, 8) for text in options.modes.split(",")):
+            key = f"{shape.name} {mode.name}"
+            if key in journal.cells:
+                continue
+            if time.perf_counter() > deadline:
+                left.append(key)
+                continue
+            found = own.cell(mode, lambda line: None)
+            speed = reckoned(found, steps_of(options.steps, shape), shape.context, own.budget_of(mode.drafter))
+            known = {} if speed != speed else {"reckoned_speed": speed}
+            journal.add(key, {**found, "name": key, **known, "machine": asdict(machine)})
+            print(f"{key}: TV {found['tv']:.4f}, accepted {found['accepted']:.2f}, reckoned {speed:.2f}", flush=True)
+        del own
+        gc.collect()
+    return left
+
+
+def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
+    """The result file."""
+    root = Path(__file__).resolve().parents[1]
+    commit, dirty = environment.known_commit(root, options.commit)
+    rows = [[cell["name"], f"{cell['reckoned_speed']:.2f}", f"{cell['tv']:.4f}", f"{cell['perplexity']:.2f}"]
+            for cell in cells if "reckoned_speed" in cell]  # fmt: skip
+    shown = plain_tables(cells)
+    if rows:
+        shown.append(
+            Table("Speed reckoned from measured steps", (COLUMNS[0], "speed / plain", "TV", "perplexity"), rows)
+        )
+    return Result(
+        suite="tradeoff", device=environment.device_of(torch.device(options.device)), versions=environment.versions(),
+        commit=commit, dirty=dirty, quick=False, settings=_settings(options), runs=list(cells),
+        targets=targets(cells), tables=shown,
+    )  # fmt: skip
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("cells", "tokens", "texts", "budget", "fast_budget", "modes")
+    return {name: getattr(options, name) for name in names}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures for so many seconds at most; 0 when all was measured, 3 when something is left."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--ids", type=Path, required=True)
+    parser.add_argument("--cells", required=True)
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--steps", type=Path, help="result file of bench decode with these cells")
+    parser.add_argument("--budget", type=int, default=512)
+    parser.add_argument("--fast-budget", type=int, default=2308)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--texts", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--commit")
+    options = parser.parse_args(arguments)
+    deadline = time.perf_counter() + options.seconds
+    header = {"code": environment.package_digest(), "settings": _settings(options), "device": options.device}
+    journal = Journal(options.out / ".tradeoff.partial.jsonl", header)
+    left = measure(options, journal, deadline)
+    if journal.cells:
+        print(write_result(result_of(list(journal.cells.values()), options), options.out))
+    if left:
+        print(f"no time left for {len(left)} of them; the same command goes on from here")
+        return 3
+    journal.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

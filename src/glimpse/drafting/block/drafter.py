@@ -1,0 +1,134 @@
+"""Turns what a head says into drafts (FlexDraft, arXiv 2605.20022, "flex decoding")."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glimpse.cache.rows import RowView
+from glimpse.drafting.block.adapter import read_adapter
+from glimpse.drafting.block.contract import BlockCost, BlockHead, Draw, Seen
+from glimpse.drafting.block.flex import FlexHead
+from glimpse.drafting.chains import chain
+from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.errors import ArgumentError
+
+FLOOR = 0.01
+"""A draft ends before the chance that all of it is right falls below this (the release's default)."""
+KEPT = 0.9
+"""Weight of the past in what the head costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    tokens: list[int]
+    confidence: list[float]
+    at: int
+    """The committed length that it goes on from."""
+
+
+class BlockDrafter:
+    """Offers blocks of a head as chains, cut where little is left of their confidence.
+
+    A block is made from the forward that committed the tokens before it, so `plan` has it at once; where no mask tokens
+    rode on the row that came true, there is none, and the next step is a plain one that they ride on.
+    """
+
+    name = "block"
+    drafts = True
+    needs_forward = False
+    gives_tree = False
+    has_law = False
+    wants_successors = False
+    wants_prompt_topk = False
+    wants_hidden = True
+    lossless = True
+    importance = 0
+    usual_pacer = "marginal"
+
+    def __init__(self, head: BlockHead, draw: Draw) -> None:
+        self.head, self._draw = head, draw
+        self._blocks: dict[int, _Block] = {}
+        self._seconds = 0.0
+
+    @property
+    def cost(self) -> BlockCost:
+        """What one more block costs."""
+        return BlockCost(self._seconds, self.head.size if self.head.path else 0)
+
+    def admit(self, rows: RowView) -> None:
+        """Nothing is known of a request before its prompt was read."""
+
+    def ready(self, rows: RowView) -> list[bool]:
+        """Where there is a block that goes on from the last committed token."""
+        lengths = rows.column(rows.rows.committed_len)
+        return [self._block(slot, length) is not None for slot, length in zip(rows.slots, lengths, strict=True)]
+
+    def plan(self, rows: RowView, room: list[int]) -> Draft:
+        """The rows' blocks, cut to their room."""
+        tokens, confidence = list[list[int]](), list[list[float]]()
+        for slot, length, most in zip(rows.slots, rows.column(rows.rows.committed_len), room, strict=True):
+            block = self._block(slot, length)
+            keep = 0 if block is None else max(most, 0)
+            tokens.append(block.tokens[:keep] if block else [])
+            confidence.append(block.confidence[:keep] if block else [])
+        return chain(tokens, confidence)
+
+    def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Asks the head for the next blocks."""
+        seen = [found for outcome in outcomes if (found := self._seen(rows, outcome)) is not None]
+        if seen:
+            started = time.perf_counter()
+            logits = self.head.propose(seen)
+            tokens, chances = self._draw(RowView(rows.rows, tuple(one.slot for one in seen)), logits)
+            self._keep(rows, seen, tokens, chances)
+            self._count((time.perf_counter() - started) / len(seen))
+
+    def retire(self, rows: RowView) -> None:
+        """Drops the blocks."""
+        for slot in rows.slots:
+            self._blocks.pop(slot, None)
+            self.head.retire(slot)
+
+    def _block(self, slot: int, length: int) -> _Block | None:
+        block = self._blocks.get(slot)
+        return block if block is not None and block.at == length else None
+
+    def _seen(self, rows: RowView, outcome: Outcome) -> Seen | None:
+        """What the head is told; None where it has nothing to go by, or the request has ended."""
+        whole = len(outcome.tokens) == outcome.accepted + 1
+        if not whole or outcome.hidden is None or (self.head.path is not None and outcome.masks is None):
+            return None
+        count, length = len(outcome.hidden), int(rows.rows.committed_len[outcome.slot])
+        read = rows.rows.tokens[outcome.slot, length - 1 - count : length - 1].clone()
+        return Seen(outcome.slot, outcome.tokens[-1], read, outcome.hidden, outcome.masks)
+
+    def _keep(self, rows: RowView, seen: Sequence[Seen], tokens: Tensor, chances: Tensor) -> None:
+        sure = torch.nan_to_num(chances, nan=0.0)
+        counts = (sure.cumprod(1) >= FLOOR).sum(1).tolist()
+        for one, own, chance, count in zip(seen, tokens.tolist(), sure.tolist(), counts, strict=True):
+            length = int(rows.rows.committed_len[one.slot])
+            self._blocks[one.slot] = _Block(own[:count], chance[:count], length)
+
+    def _count(self, seconds: float) -> None:
+        self._seconds = KEPT * self._seconds + (1 - KEPT) * seconds if self._seconds else seconds
+
+
+class FlexDrafter(BlockDrafter):
+    """`--drafter block`: blocks of the target's own mask tokens, by an adapter."""
+
+    takes_adapter = True
+
+    @classmethod
+    def build(cls, context: DraftContext) -> FlexDrafter:
+        """With the adapter asked for. Raises ArgumentError without one, and what `read_adapter` raises."""
+        target = context.target
+        if target is None or target.adapter is None:
+            raise ArgumentError("drafter 'block' needs an adapter: give the file that glimpse train block made")
+        adapter = read_adapter(Path(target.adapter), target.decoder.spec, target.fingerprint)
+        return cls(FlexHead(target.decoder, adapter), target.draw)

@@ -1,0 +1,14 @@
+"""An OpenAI-compatible server over `AsyncLLM`. It needs the extra `serve`; nothing else of the package does."""
+
+from importlib.util import find_spec
+
+from glimpse.errors import GlimpseError
+
+_NEEDED = ("fastapi", "uvicorn", "pydantic", "prometheus_client")
+
+
+def require() -> None:
+    """Raises GlimpseError naming the extra where a package that the server stands on is missing."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise GlimpseError(f"glimpse serve needs {', '.join(missing)}: pip install 'glimpse-llm[serve]'")

@@ -1,0 +1,59 @@
+"""Log probabilities in the two forms of the OpenAI API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from glimpse.model.tokenizer import Tokenizer
+from glimpse.outputs import TokenLogprob
+
+_LOWEST = -9999.0
+"""What stands for the logarithm of 0, which JSON cannot hold."""
+
+
+def chat_logprobs(tokenizer: Tokenizer, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
+    """`choices[].logprobs` of a chat."""
+    content = []
+    for entry in entries:
+        top = [_chat_entry(tokenizer, token, logprob) for token, logprob in entry.top]
+        content.append(_chat_entry(tokenizer, entry.token_id, entry.logprob) | {"top_logprobs": top})
+    return {"content": content, "refusal": None}
+
+
+def _chat_entry(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, object]:
+    text = token_text(tokenizer, token)
+    # A token that is a part of a character has no text of its own, so none that could be told as bytes.
+    raw = None if "�" in text else list(text.encode())
+    return {"token": text, "logprob": max(logprob, _LOWEST), "bytes": raw}
+
+
+def token_text(tokenizer: Tokenizer, token: int) -> str:
+    """What a token alone reads as, special ones by their names."""
+    return tokenizer.decode([token], skip_special_tokens=False)
+
+
+@dataclass(slots=True)
+class CompletionLogprobs:
+    """`choices[].logprobs` of a completion, in parts: `text_offset` goes on where the last part ended."""
+
+    tokenizer: Tokenizer
+    offset: int = field(default=0)
+
+    def part(self, tokens: Sequence[int], entries: Sequence[TokenLogprob | None]) -> dict[str, Any]:
+        """The next tokens with their log probabilities; None: the first of a prompt, which nothing precedes."""
+        texts = [token_text(self.tokenizer, token) for token in tokens]
+        offsets = []
+        for text in texts:
+            offsets.append(self.offset)
+            self.offset += len(text)
+        return {
+            "tokens": texts,
+            "token_logprobs": [None if entry is None else max(entry.logprob, _LOWEST) for entry in entries],
+            "top_logprobs": [None if entry is None else self._top(entry) for entry in entries],
+            "text_offset": offsets,
+        }
+
+    def _top(self, entry: TokenLogprob) -> dict[str, float]:
+        return {token_text(self.tokenizer, token): max(logprob, _LOWEST) for token, logprob in entry.top}

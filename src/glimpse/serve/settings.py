@@ -1,0 +1,62 @@
+"""How a server behaves; what it decodes with are options of `LLM`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from glimpse.errors import ArgumentError
+from glimpse.sampling.checks import Integer, Number
+
+_POSITIVE = Number(0, open_low=True)
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "port": Integer(0, 65535),
+    "max_waiting": Integer(0),
+    "max_body": Integer(1),
+    "max_ways": Integer(1, 16),
+    "request_seconds": _POSITIVE,
+    "body_seconds": _POSITIVE,
+    "drain_seconds": Number(0),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeSettings:
+    """Raises ArgumentError for a value that is out of range."""
+
+    name: str
+    """The model's name in the API."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0: any free one."""
+    api_keys: tuple[str, ...] = ()
+    """Any of them opens the API; none: it is open."""
+    allow_origins: tuple[str, ...] = ()
+    """Web origins whose pages may call the API (CORS); none: only the server's own page."""
+    max_waiting: int = 64
+    """Texts that may wait for a row; a request for more than there is room for gets a 429."""
+    max_body: int = 8 << 20
+    """Bytes of a request's body."""
+    max_ways: int = 3
+    """Ways of decoding (drafter, pacer, acceptance, draft length) that are kept ready at once, the server's own
+    included."""
+    request_seconds: float = 600.0
+    """A request that takes longer is ended."""
+    body_seconds: float = 30.0
+    """A body that takes longer to arrive is refused."""
+    drain_seconds: float = 30.0
+    """On SIGTERM requests have so long to finish; then they are handed back as far as they have come."""
+    allow_lossy: bool = False
+    """Whether a request may ask for a drafter or acceptance rule that changes the text."""
+
+    def __post_init__(self) -> None:
+        for name, check in _CHECKS.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        if any(not key or not key.isascii() for key in self.api_keys):
+            raise ArgumentError("an API key must be at least one ASCII character")
+
+    def to_json(self) -> dict[str, object]:
+        """All but the keys, of which only the number is told."""
+        values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"api_keys": len(self.api_keys)}

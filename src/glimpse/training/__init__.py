@@ -1,0 +1,1 @@
+"""The only trained part: FlexDraft's projections and calibrator for one target."""

@@ -1,0 +1,154 @@
+"""Trains an adapter for a target, and can be interrupted."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glimpse.drafting.block.adapter import BlockConfig, write_adapter
+from glimpse.errors import GlimpseError
+from glimpse.model import Checkpoint
+from glimpse.training.frozen import read, trainable
+from glimpse.training.masks import Judged, branch_points, fresh_tensors, judge
+from glimpse.training.recipe import Recipe
+from glimpse.training.state import State
+from glimpse.training.texts import Corpus
+
+HELD = 8
+"""Sequences held out that are looked at, at most."""
+LARGEST = 1.0
+"""Gradients are shortened to this norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """How far training has come."""
+
+    step: int
+    loss: float
+    """Mean weighted loss of a group over the steps since the last point; of the first step alone at the first."""
+    held_loss: float
+    accepted: float
+    """Of held-out text: how many leading drafts are the text's own tokens, in the mean of all groups."""
+    accepted_by_place: tuple[float, ...]
+    """The share of groups that are right up to each place."""
+    seconds: float
+    """Since this run began."""
+
+
+Hear = Callable[[Point], None]
+
+
+class Trainer:
+    """Trains one adapter at `out`; what it goes on from lies beside it, `out`.state, and the points in `out`.log."""
+
+    def __init__(self, checkpoint: Checkpoint, corpus: Corpus, recipe: Recipe, out: Path) -> None:
+        """Goes on where an interrupted training with the same recipe stopped. Raises what `State.load` raises."""
+        spec = checkpoint.spec
+        first = recipe.first_of(spec.layers)
+        self.config = BlockConfig(
+            target=checkpoint.name,
+            fingerprint=checkpoint.fingerprint,
+            size=recipe.size,
+            first=first,
+            rank=recipe.rank,
+            inner=recipe.inner,
+            recipe=recipe.as_json() | {"text": corpus.digest},
+        )
+        self.recipe, self.out = recipe, out
+        self._corpus, self._target = corpus, checkpoint.decoder
+        self._decoder = trainable(checkpoint.decoder, first)
+        decays = torch.arange(recipe.size, device=self._decoder.device)
+        self._weights = torch.exp(-decays / recipe.decay)
+        self._weights /= self._weights.sum()
+        if self._state_file.exists():
+            self.state = State.load(self._state_file, self.config, self._decoder.device)
+        else:
+            stream = read(self._target, corpus.train[:1], first).stream
+            self.state = State.fresh(fresh_tensors(self._decoder, self.config, stream, recipe.seed))
+
+    @property
+    def _state_file(self) -> Path:
+        return self.out.with_name(f"{self.out.name}.state")
+
+    def run(self, hear: Hear, *, every: int, seconds: float | None = None) -> bool:
+        """Trains to the recipe's last step, or for `seconds`; whether it is done.
+
+        Every `every` steps, and at the end, the adapter and its state are written and `hear` is told. Raises
+        GlimpseError where the loss is no number any more.
+        """
+        started, losses = time.perf_counter(), list[float]()
+        while self.state.steps < self.recipe.steps:
+            losses.append(self._step())
+            over = seconds is not None and time.perf_counter() - started > seconds
+            if over or self.state.steps % every == 0 or self.state.steps == self.recipe.steps:
+                self._save(hear, sum(losses) / len(losses), time.perf_counter() - started)
+                losses = []
+            if over:
+                break
+        return self.state.steps >= self.recipe.steps
+
+    def held(self) -> tuple[float, Tensor]:
+        """(loss, [size] share of groups that are right up to each place) of text held out."""
+        judged = self._held_out()
+        runs = judged.right.long().cumprod(-1).flatten(0, 1).float()
+        return float((judged.loss * self._weights).sum(-1).mean()), runs.mean(0).cpu()
+
+    def reliability(self, bins: int = 10) -> list[tuple[float, float, int]]:
+        """What confidences are worth on held-out text: for each tenth of their range that has any, the mean confidence,
+        the share of its tokens that are the text's, and how many they are."""
+        judged = self._held_out()
+        said, right = judged.confidence.flatten().cpu(), judged.right.flatten().float().cpu()
+        place = (said * bins).long().clamp_max(bins - 1)
+        found = [(said[place == one], right[place == one]) for one in range(bins)]
+        return [(float(a.mean()), float(b.mean()), len(a)) for a, b in found if len(a)]
+
+    def _held_out(self) -> Judged:
+        """The groups of some held-out sequences, at places that are always the same."""
+        generator = torch.Generator().manual_seed(self.recipe.seed)
+        with torch.no_grad():
+            found = [
+                self._judge(tokens, branch_points(1, self.recipe, generator))
+                for tokens in torch.split(self._corpus.held[:HELD], 1)
+            ]
+        columns = zip(*((one.loss, one.right, one.confidence) for one in found), strict=True)
+        return Judged(*(torch.cat(parts) for parts in columns))
+
+    def _step(self) -> float:
+        step, recipe = self.state.steps, self.recipe
+        generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+        chosen = torch.randint(len(self._corpus.train), (recipe.sequences,), generator=generator)
+        branches = branch_points(len(chosen), recipe, generator)
+        loss = (self._judge(self._corpus.train[chosen], branches).loss * self._weights).sum(-1).mean()
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise GlimpseError(f"step {step}: the loss is {value}; try a lower rate than {recipe.rate}")
+        for group in self.state.optimiser.param_groups:
+            group["lr"] = recipe.rate_at(step)
+        self.state.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(list(self.state.tensors.values()), LARGEST)
+        self.state.optimiser.step()
+        self.state.steps += 1
+        return value
+
+    def _judge(self, tokens: Tensor, branches: Tensor) -> Judged:
+        reading = read(self._target, tokens, self.config.first)
+        return judge(self._decoder, self.config, self.state.tensors, reading, tokens, branches, self.recipe.distil)
+
+    def _save(self, hear: Hear, loss: float, seconds: float) -> None:
+        write_adapter(self.out, self.config, self.state.tensors)
+        self.state.save(self._state_file, self.config)
+        held_loss, by_place = self.held()
+        places = tuple(round(float(share), 4) for share in by_place)
+        point = Point(self.state.steps, loss, held_loss, float(by_place.sum()), places, seconds)
+        with self.out.with_name(f"{self.out.name}.log").open("a", encoding="utf-8") as log:
+            log.write(json.dumps(asdict(point)) + "\n")
+        hear(point)

@@ -1,0 +1,84 @@
+"""What an adapter is trained on: a folder of texts, cut into sequences of tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glimpse.errors import ArgumentError
+from glimpse.model import Tokenizer
+
+HELD_EVERY = 16
+"""Every so manieth sequence is held out; of fewer, the last one."""
+PIECE = 200_000
+"""Characters that are tokenised at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Sequences of one length."""
+
+    train: Tensor
+    """[n, length] int64"""
+    held: Tensor
+    """[m, length] int64: never trained on."""
+
+    @property
+    def digest(self) -> str:
+        """The first 12 digits of a SHA-256 of what is trained on."""
+        return hashlib.sha256(self.train.numpy().tobytes()).hexdigest()[:12]
+
+
+def check_folder(folder: Path) -> None:
+    """Raises ArgumentError for a folder that is not there."""
+    if not folder.is_dir():
+        raise ArgumentError(f"no such folder of texts: {folder}")
+
+
+def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> Corpus:
+    """All UTF-8 files of a folder and below it, and the token ids in its .npy files (what a model wrote, say).
+
+    Each file is cut into sequences of `length` tokens; what is left at its end is left out. Raises ArgumentError for a
+    folder that is not there, has no two sequences, or holds ids that the model does not have.
+    """
+    check_folder(folder)
+    found = [
+        _cut(_ids(path, tokenizer), length)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    all_ids = np.concatenate(found) if found else np.zeros((0, length), np.int64)
+    if len(all_ids) < 2:
+        raise ArgumentError(
+            f"{folder}: fewer than two sequences of {length} tokens of text; give more, or a lower length"
+        )
+    if int(all_ids.min()) < 0 or int(all_ids.max()) >= vocab:
+        raise ArgumentError(f"{folder}: token id {int(all_ids.max())} in it, and the model has 0 to {vocab - 1}")
+    sequences = torch.from_numpy(all_ids)
+    held = torch.arange(len(sequences)) % HELD_EVERY == HELD_EVERY // 2
+    if not held.any():
+        held[-1] = True
+    return Corpus(sequences[~held], sequences[held])
+
+
+def _ids(path: Path, tokenizer: Tokenizer) -> np.ndarray:
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False), dtype=np.int64).ravel()
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return np.zeros(0, np.int64)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"{path}: cannot be read: {error}") from error
+    ids = [tokenizer.encode(text[begin : begin + PIECE]) for begin in range(0, len(text), PIECE)]
+    return np.array([token for piece in ids for token in piece], dtype=np.int64)
+
+
+def _cut(ids: np.ndarray, length: int) -> np.ndarray:
+    count = len(ids) // length
+    return ids[: count * length].reshape(count, length)

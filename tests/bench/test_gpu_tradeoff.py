@@ -1,0 +1,45 @@
+"""The GPU's script of lossy modes, tried on a CPU: it stops, goes on, and reckons speeds by hand-made steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks import gpu_tradeoff
+from tests.tiny import write_tiny_checkpoint
+
+from glimpse.bench.results import read_result
+
+STEPS = {"plain": {"median": 10.0}, "draft": {"median": 2.0}, "verify": {"4": {"median": 12.0}, "8": {"median": 16.0}},
+         "budget": 500}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "read", "speed"),
+    [
+        ({"trusted": 0.0, "drafted": 0.0, "accepted": 0.0}, 500, 1.0),
+        ({"trusted": 0.0, "drafted": 4.0, "accepted": 3.0}, 500, 4 * 10 / (4 * 2 + 12)),
+        ({"trusted": 0.0, "drafted": 6.0, "accepted": 3.0}, 500, 4 * 10 / (6 * 2 + 14)),
+        ({"trusted": 0.0, "drafted": 10.0, "accepted": 9.0}, 500, 10 * 10 / (10 * 2 + 18)),
+        ({"trusted": 0.9, "drafted": 0.0, "accepted": 0.0}, 500, 10 / (0.9 * 2 + 1)),
+        ({"trusted": 0.9, "drafted": 0.0, "accepted": 0.0}, 1250, 10 / (0.9 * 6 + 1)),
+    ],
+)
+def test_speeds_by_hand(found, read, speed):
+    assert gpu_tradeoff.reckoned(found, STEPS, 2000, read) == pytest.approx(speed)
+    assert np.isnan(gpu_tradeoff.reckoned(found, None, 2000, read))
+
+
+def test_runs_stops_and_goes_on(tmp_path, capsys):
+    folder = write_tiny_checkpoint(tmp_path / "model", max_position_embeddings=1024)
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "ids.npz", text=rng.integers(3, 250, 30_000))
+    argv = ["--model", str(folder), "--ids", str(tmp_path / "ids.npz"), "--cells", "64x2", "--device", "cpu",
+            "--modes", "plain,sparse@4,slowfast,cactus:1@4", "--tokens", "16", "--texts", "1", "--fast-budget", "300",
+            "--out", str(tmp_path / "out")]  # fmt: skip
+    assert gpu_tradeoff.main([*argv, "--seconds", "0"]) == 3
+    assert "no time left for 4 of them" in capsys.readouterr().out
+    assert gpu_tradeoff.main(argv) == 0
+    result = read_result(tmp_path / "out" / "cpu-tradeoff.json")
+    assert [cell["mode"] for cell in result.runs] == ["plain", "sparse@4", "slowfast", "cactus:1@4"]
+    assert result.runs[2]["trusted"] > 0.3
+    assert not any("reckoned_speed" in cell for cell in result.runs), "nobody gave the steps"

@@ -1,0 +1,79 @@
+"""`glimpse bench tradeoff` on a tiny checkpoint: a whole run, its file and figure, going on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from tests.tiny import write_tiny_checkpoint
+
+from glimpse.bench.results import read_result
+from glimpse.bench.tradeoff.tables import frontier, worth
+from glimpse.cli.app import run as main
+
+ARGV = ["--context", "64", "--tokens", "16", "--texts", "1", "--budget", "300", "--device", "cpu", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tradeoff")
+    text = folder / "text"
+    text.mkdir()
+    (text / "one.txt").write_text("The cat sat on the mat. Was it there? It was! The end; or not.\n" * 2000)
+    return write_tiny_checkpoint(folder / "model", max_position_embeddings=1024), text
+
+
+def run(model, out, *modes):
+    folder, text = model
+    return main(["bench", "tradeoff", *modes, "-m", str(folder), "--text", str(text), "--out", str(out), *ARGV])
+
+
+def test_a_run_from_end_to_end_and_again(model, tmp_path, capsys):
+    modes = ["sparse@3", "slowfast-exact", "slowfast", "cactus:1@3", "typical:0.1@3"]
+    assert run(model, tmp_path, *modes) == 0
+    result = read_result(tmp_path / "cpu-tradeoff.json")
+    assert [cell["name"] for cell in result.runs] == ["plain", *modes]
+    by_name = {cell["name"]: cell for cell in result.runs}
+    for name in ("plain", "sparse@3", "slowfast-exact"):
+        assert (by_name[name]["agreement"], by_name[name]["tv"]) == (1.0, 0.0)
+    assert by_name["slowfast"]["trusted"] > 0.3
+    assert by_name["cactus:1@3"]["agreement"] is None
+    assert by_name["cactus:1@3"]["tv"] >= 0
+    assert all(target.ok for target in result.targets)
+    page = ElementTree.fromstring((tmp_path / "cpu-tradeoff.svg").read_text())
+    assert len([shape for shape in page.iter() if shape.tag.endswith("circle")]) == 6
+    said = capsys.readouterr()
+    assert "Speed against straying" in said.out
+    assert "plain" in said.err
+
+
+def test_exact_modes_alone_need_no_lossy_one(model, tmp_path, capsys):
+    assert run(model, tmp_path, "sparse@3") == 0
+    assert "nothing to compare" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["cactos"], "unknown name 'cactos'"),
+        (["--context", "64,128"], "--context '64,128': one number"),
+        (["--tokens", "4"], "--tokens 4: at least 16 is needed"),
+        (["--draft", "0"], "--draft '0': lengths from 1 to 256"),
+    ],
+)
+def test_what_is_wrong_is_named(argv, said, capsys):
+    assert main(["bench", "tradeoff", *argv]) == 2
+    assert said in capsys.readouterr().err
+
+
+def cell(name, speedup, tv, lossy=None):
+    return {"name": name, "speedup": speedup, "tv": tv, "lossy": lossy}
+
+
+def test_the_frontier_and_the_advice():
+    cells = [cell("plain", 1.0, 0.0), cell("sparse", 1.4, 0.0), cell("slow", 1.2, 0.01, "a"), cell("b", 2.0, 0.05, "b")]
+    assert [found["name"] for found in frontier(cells)] == ["sparse", "b"]
+    assert worth(cells) == "b is 1.43x as fast as sparse, at a TV of 0.050 a token"
+    assert worth(cells[:3]).startswith("no lossy mode is more than 5% faster than sparse (the fastest, slow: 0.86x)")
+    assert json.dumps(cells)
