@@ -13,13 +13,16 @@ from typing import Any
 from glimpse.bench.results import write_whole
 from glimpse.errors import GlimpseError
 
+_CHECKSUM = "crc32"
+"""The key of a line's checksum, which is of all other keys."""
+
 
 class JournalError(GlimpseError):
     """What was measured cannot be kept: measuring more is of no use."""
 
 
 class Journal:
-    """Finished cells, one JSON list a line ([cell, its checksum]), below a header that says what they belong to.
+    """Finished cells, one JSON object a line with its checksum, below a header that says what they belong to.
 
     A file with another header (other code, settings or machine) is started anew; from the first line on that is not as
     it was written (half of it, or changed since), cells are dropped. One run at a time (`folder.alone_in`).
@@ -33,11 +36,11 @@ class Journal:
         lines = [] if fresh else self._lines()
         for line in [line for line in lines[1:] if lines[0] == self._header]:
             try:
-                entry, checksum = json.loads(line)
-                if _checksum(entry) != checksum:
+                entry = json.loads(line)
+                if entry.pop(_CHECKSUM) != _checksum(entry):
                     break
                 self.cells[entry["cell"]] = entry
-            except (ValueError, TypeError, KeyError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 break
         write_whole(path, "\n".join([self._header, *map(_line, self.cells.values())]) + "\n")
 
@@ -63,7 +66,7 @@ class Journal:
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    return json.dumps([entry, _checksum(entry)])
+    return json.dumps({**entry, _CHECKSUM: _checksum(entry)})
 
 
 def _checksum(entry: object) -> int:
