@@ -10,12 +10,12 @@ MUTANTS = (
     Mutant(
         "masks that see later text", "a group reads drafts beyond the one it stands behind",
         f"{_GROUPS}:group_mask", "<= torch.tensor(masks.behind)[group][:, None]", "<= count + 0 * group[:, None]",
-        "engine/test_blocks.py::test_a_group_is_what_it_would_be_alone",
+        "engine/test_block_drafts.py::test_a_group_is_what_it_would_be_alone",
     ),
     Mutant(
         "masks that see other groups", "all groups of a row read one another",
         f"{_GROUPS}:group_mask", "group[:, None] == group", "group[:, None] > -1 + 0 * group",
-        "engine/test_blocks.py::test_a_group_is_what_it_would_be_alone",
+        "engine/test_block_drafts.py::test_a_group_is_what_it_would_be_alone",
     ),
     Mutant(
         "masks one place early", "the first mask stands in the place of the token that its group stands behind",
@@ -25,6 +25,6 @@ MUTANTS = (
     Mutant(
         "block of another ending", "the next block is the first group's, however many drafts were accepted",
         f"{_RIDING}:Riders.alight", "spec.masks.behind.index(last)", "0",
-        "engine/test_blocks.py::test_the_next_block_is_that_of_the_group_that_came_true",
+        "engine/test_block_drafts.py::test_the_next_block_is_that_of_the_group_that_came_true",
     ),
 )  # fmt: skip

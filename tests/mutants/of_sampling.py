@@ -58,7 +58,7 @@ MUTANTS = (
         "min_tokens counted by block", "every node of a block counts as many output tokens as its first",
         "glimpse.sampling.nodes:Nodes.verifying", "[generated[index] + depth for depth in depths]",
         "[generated[index]] * len(depths)",
-        "property/test_blocks.py::test_no_end_before_min_tokens_in_any_place_of_a_block[4]",
+        "property/test_random_blocks.py::test_no_end_before_min_tokens_in_any_place_of_a_block[4]",
     ),
     Mutant(
         "padding has weight", "where laws of unequal width are joined, the padding is given probability",
