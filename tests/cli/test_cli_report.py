@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
-from glimpse.cli.report import of_output
+from glimpse.cli.report import of_output, telling
 from glimpse.outputs import GenerationOutput, Speculation, Timing, Usage
 
 
@@ -34,3 +35,9 @@ def test_a_lossy_text_is_said_to_be_one():
     assert "lossy typical:0.3: the text may differ from the model's own; 4 tokens were accepted by the" in relaxed
     trusted = shown(Speculation(lossy="slowfast", lossless=False, trusted=1200))
     assert "1,200 tokens were written without a verification" in trusted
+
+
+@pytest.mark.parametrize(("there", "said"), [(True, "device cpu"), (False, "device cpu (no NVIDIA GPU here)")])
+def test_the_settings_say_why_a_cpu(monkeypatch, there, said):
+    monkeypatch.setattr("glimpse.engine.place.has_gpu", lambda: there)
+    assert telling({"device": "cpu", "seed": 1}) == f"{said} · seed 1"

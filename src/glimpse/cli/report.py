@@ -112,7 +112,14 @@ def choices(speculation: Speculation) -> list[RenderableType]:
 def telling(settings: Mapping[str, Any]) -> str:
     """The settings that matter for this text, on one line."""
     given = [name for name in _TELLING if settings.get(name) not in (None, _NEUTRAL.get(name))]
-    return " · ".join(f"{name} {settings[name]}" for name in given)
+    return " · ".join(f"{name} {settings[name]}{_why(name, settings[name])}" for name in given)
+
+
+def _why(name: str, value: object) -> str:
+    """Why there, of the device that nobody would choose."""
+    from glimpse.engine.place import has_gpu  # torch is loaded by now
+
+    return " (no NVIDIA GPU here)" if name == "device" and value == "cpu" and not has_gpu() else ""
 
 
 def show(*parts: RenderableType, stderr: bool = False) -> None:
