@@ -36,7 +36,7 @@ class Device:
         self.asking.learn(
             SimpleNamespace(
                 seats=rows, letter=SimpleNamespace(counts=counts), timed=[SimpleNamespace(end=At(self.now))],
-                ran=SimpleNamespace(fresh=False),
+                ran=SimpleNamespace(fresh=False), asked=asked,
             )
         )  # fmt: skip
         return asked
@@ -77,13 +77,24 @@ def test_other_rows_are_asked_at_once_and_batches_of_a_size_share_what_is_known(
 def test_steps_after_something_else_or_freshly_captured_say_nothing(fresh):
     asking = Asking()
     for time in (1.0, 2.0, 3.0):
-        asking.asks(ROWS)
+        asked = asking.asks(ROWS)
         if not fresh:
             asking.interrupted()
         asking.learn(
             SimpleNamespace(
                 seats=ROWS, letter=SimpleNamespace(counts=np.array([1, 1])), timed=[SimpleNamespace(end=At(time))],
-                ran=SimpleNamespace(fresh=fresh),
+                ran=SimpleNamespace(fresh=fresh), asked=asked,
             )
         )  # fmt: skip
     assert not asking._size(2).asked.seen
+
+
+def test_a_drafter_that_raises_leaves_the_books_right():
+    """Asked for, and never launched: the steps after it are still told apart."""
+    device = Device(drafted=3.0)
+    device.asking.asks(ROWS)
+    found = device.steps(BEGIN + KNOWN + FIRST + 1)
+    size = device.asking._size(2)
+    assert found.startswith("a" * (BEGIN - 1) + ".")
+    assert {tokens for tokens, _ in size.plain.seen} == {2}
+    assert {tokens for tokens, _ in size.asked.seen} == {4}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from glimpse.errors import ArgumentError
 
@@ -41,3 +43,19 @@ class Strength:
             return f"{kind}; -inf is strict"
         upper = "" if math.isinf(self.high) else f" {'below' if self.below else 'to'} {self.high:g}"
         return f"{kind} from {self.low:g}{upper}{' on' if not upper else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class OfStrength(ABC):
+    """A relaxed rule: lossy, by one number."""
+
+    strength: float
+
+    name: ClassVar[str]
+    strengths: ClassVar[Strength]
+    lossless: ClassVar[bool] = False
+
+    @classmethod
+    def build(cls, strength: float | None) -> Self:
+        """Raises ArgumentError for a strength out of range; None: the usual one."""
+        return cls(cls.strengths.check(cls.name, strength))

@@ -8,16 +8,16 @@ whole, of p. With pi_rej = pi_res = p that is exact (`rejection`); each rule put
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from glimpse.acceptance.chains import check_chains, judges, leading
-from glimpse.acceptance.relaxed.strength import Strength
+from glimpse.acceptance.relaxed.strength import OfStrength
 from glimpse.acceptance.rule import Accepted, NodeNoise, first_laws
 from glimpse.drafting.drafter import Draft
 from glimpse.errors import ArgumentError
@@ -36,23 +36,13 @@ class Relaxed:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainRule(ABC):
+class ChainRule(OfStrength):
     """For chains of drafters that have a law; drafts are drawn with noise that acceptance does not see."""
 
-    strength: float
-
-    name: ClassVar[str]
-    strengths: ClassVar[Strength]
-    lossless: ClassVar[bool] = False
     draft_role: ClassVar[Role] = Role.DRAFT
     needs_law: ClassVar[bool] = True
     trees: ClassVar[bool] = False
     usual_drafter: ClassVar[str] = "sparse"
-
-    @classmethod
-    def build(cls, strength: float | None) -> Self:
-        """Raises ArgumentError for a strength out of range; None: the usual one."""
-        return cls(cls.strengths.check(cls.name, strength))
 
     @abstractmethod
     def relax(self, p: Tensor, q: Tensor, tokens: Tensor) -> Relaxed:

@@ -9,15 +9,15 @@ At temperature 0 a law is one token, which every rule but the pick then refuses:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from glimpse.acceptance.relaxed.strength import Strength
+from glimpse.acceptance.relaxed.strength import OfStrength, Strength
 from glimpse.acceptance.rule import Accepted, NodeNoise, first_laws
 from glimpse.drafting.drafter import Draft
 from glimpse.sampling.law import Laws, pick
@@ -76,25 +76,15 @@ def walk(row: Row, proof: int) -> tuple[list[int], int]:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkRule(ABC):
+class WalkRule(OfStrength):
     """For chains and trees, with a law or without; drafts are drawn with the target's own noise."""
 
-    strength: float
-
-    name: ClassVar[str]
-    strengths: ClassVar[Strength]
     proof: ClassVar[int] = 0
     """Nodes that must agree behind one that is let pass."""
-    lossless: ClassVar[bool] = False
     draft_role: ClassVar[Role] = Role.TARGET
     needs_law: ClassVar[bool] = False
     trees: ClassVar[bool] = True
     usual_drafter: ClassVar[str] = "lookup"
-
-    @classmethod
-    def build(cls, strength: float | None) -> Self:
-        """Raises ArgumentError for a strength out of range; None: the usual one."""
-        return cls(cls.strengths.check(cls.name, strength))
 
     @abstractmethod
     def passes(self, laws: Laws, tokens: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from glimpse.bench.fleet.targets import NEVER_BELOW
 from glimpse.bench.results import Result, write_whole
 
 _WIDTH, _LEFT, _RIGHT = 760, 86, 24
-_NAMES = {NONE: "plain decoding", FLEET: "drafting (sparse, each row at its own pace)"}
+_NAMES = {NONE: "plain decoding", FLEET: "drafting (sparse, paced by fleet)"}
 _COLOUR = {NONE: "orange", FLEET: "blue"}
 
 

@@ -54,7 +54,8 @@ class Asking:
     def __init__(self) -> None:
         self._sizes: defaultdict[int, _Size] = defaultdict(_Size)
         self._rest, self._rows = 0, tuple[int, ...]()
-        self._flying: deque[bool] = deque()
+        self.asked = False
+        """What `asks` said last."""
         self._end: Mark | None = None
 
     @property
@@ -73,11 +74,10 @@ class Asking:
         size = self._size(len(rows))
         if not self._rest and size.left <= 0:
             self._decide(size)
-        asked = self._rest <= 0
-        self._rest -= not asked
-        size.left -= asked
-        self._flying.append(asked)
-        return asked
+        self.asked = self._rest <= 0
+        self._rest -= not self.asked
+        size.left -= self.asked
+        return self.asked
 
     def interrupted(self) -> None:
         """The device has done something else: the next step's time says nothing."""
@@ -85,11 +85,11 @@ class Asking:
 
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
-        asked, end, before = self._flying.popleft(), launched.timed[-1].end, self._end
+        end, before = launched.timed[-1].end, self._end
         self._end = end
         if before is not None and not launched.ran.fresh:
             size = self._size(len(launched.seats))
-            steps = size.asked if asked else size.plain
+            steps = size.asked if launched.asked else size.plain
             steps.seen.append((int(launched.letter.counts[: len(launched.seats)].sum()), end.since(before)))
 
     def _size(self, rows: int) -> _Size:

@@ -210,7 +210,7 @@ class DeviceEngine:
         letter, arrived = self._mail.send()
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees,
+            given.trees, asked=self._asking is not None and self._asking.asked,
         )  # fmt: skip
 
     def _land(self, ahead: int) -> list[Progress]:

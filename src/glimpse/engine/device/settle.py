@@ -47,6 +47,8 @@ class Launched:
     arrived: Mark
     trees: TreeMove | None = None
     """The trees that were verified."""
+    asked: bool = False
+    """The host was asked for drafts, and nothing was in flight meanwhile."""
 
 
 class Mirror:
