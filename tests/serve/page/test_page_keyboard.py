@@ -71,6 +71,7 @@ def test_control_enter_sends_from_the_document(page, server):
     page.keyboard.press("Enter")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".turn")
+    page.wait_for_selector("#stop", state="hidden")  # the turn is drawn before the server has been asked
     assert server.asked[0][1]["prompt"] == "Once\n"
 
 
