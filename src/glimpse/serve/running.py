@@ -15,7 +15,9 @@ import uvicorn
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.serve.app import create_app
+from glimpse.serve.connection import connection_class
 from glimpse.serve.settings import ServeSettings
+from glimpse.serve.warming import warm
 
 _LOG = logging.getLogger("glimpse.serve")
 _AFTER = 5
@@ -32,6 +34,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 self._app, host=settings.host, port=settings.port, access_log=False, log_config=None, lifespan="on",
+                http=connection_class(settings.body_seconds), ws="none",
                 timeout_graceful_shutdown=int(settings.drain_seconds) + _AFTER, backlog=_BACKLOG, server_header=False,
             )
         )  # fmt: skip
@@ -71,9 +74,10 @@ def serve(llm: LLM, settings: ServeSettings, started: Callable[[str], None]) -> 
     """Serves until SIGTERM or Ctrl-C; `started` is told the address. Raises GlimpseError where it cannot be had."""
     listener = _bound(settings)
     host, port = listener.getsockname()[:2]
-    server = Server(llm, settings)
-    started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     try:
+        warm(llm)
+        server = Server(llm, settings)
+        started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         server.run(sockets=[listener])
     finally:
         listener.close()
