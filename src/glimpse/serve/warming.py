@@ -17,9 +17,9 @@ _LONG = 1000
 def warm(llm: LLM) -> None:
     """Drafts for a few tokens with every compiled loop; nothing of it is left but the machine code.
 
-    Seconds to half a minute the first time on a machine, where numba compiles, and below a second with its files there.
-    Without it, whoever asks first for such a drafter stops everyone's steps for so long. On a GPU nothing is done: there
-    an engine of its own would take memory that requests may need.
+    Up to half a minute the first time on a machine, where numba compiles; with its files there, below a second. Without
+    it, whoever asks first for such a drafter stops everyone's steps for so long. On a GPU nothing is done: there an
+    engine of its own would take memory that requests may need.
     """
     if llm.loaded.pool.device.type != "cpu":
         return
