@@ -110,6 +110,17 @@ def left(server) -> float:
     return value(server.client.get("/metrics")[1], "request_disconnected_total")
 
 
+def test_a_client_that_goes_in_the_middle_of_its_body_is_no_fault_of_the_server(hasty, caplog):
+    def refused():
+        return value(hasty.client.get("/metrics")[1], "request_failed_total", status="400")
+
+    before = refused()
+    with connected(hasty) as connection:
+        connection.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"prompt": ')
+    until(lambda: refused() == before + 1, "not seen")
+    assert not caplog.records
+
+
 def test_requests_in_one_go_are_answered_in_turn(hasty):
     body = b'{"prompt": "a", "max_tokens": 2}'
     one = HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)

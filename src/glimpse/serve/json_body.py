@@ -8,7 +8,7 @@ import re
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from glimpse.sampling.checks import shown
 from glimpse.serve.errors import ApiError
@@ -36,6 +36,8 @@ async def read_body(request: Request, model: type[Model], seconds: float) -> Mod
             raw = await request.body()
     except TimeoutError:
         raise ApiError(408, f"the body did not arrive within {seconds:g} seconds") from None
+    except ClientDisconnect:
+        raise ApiError(400, "the client went before its body had come") from None  # as the counters are told
     if len(raw) <= _SMALL:
         return checked(parsed(raw), model)
     return await asyncio.to_thread(lambda: checked(parsed(raw), model))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from glimpse.drafting.suffix.index import SuffixIndex
 from glimpse.engine.options import EngineOptions
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
 
+_LOG = logging.getLogger("glimpse.serve")
 _ALL = "auto"
 """The drafter that has every compiled loop within it."""
 _TOKENS = 8
@@ -23,6 +26,7 @@ def warm(llm: LLM) -> None:
     """
     if llm.loaded.pool.device.type != "cpu":
         return
+    _LOG.info("making the loops of retrieval drafters ready")
     prompt = [1, 2, 3, 1, 2, 3, 1, 2][: max(1, llm.context_length - _TOKENS)]
     trial = LLM.over(llm.loaded, EngineOptions(_ALL, exact=llm.options.exact, prefix_reuse=False))
     trial.generate([prompt], SamplingParams(max_tokens=_TOKENS, temperature=0.0, seed=0, ignore_eos=True))
