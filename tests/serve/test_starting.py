@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import glimpse
+from glimpse.cli.options import ModelOptions
+from glimpse.cli.serve import ServerOptions, settings_of
 
 PRODUCTS = """
 import re, sys, torch
@@ -67,6 +69,13 @@ def said(code: str, *argv: str) -> str:
     done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_options_of_the_command_line_reach_the_server():
+    asked = ServerOptions(allow_hosts=["a.test", "b.test"], allow_origins=["http://c.test"], body_seconds=5.0)
+    settings = settings_of(ModelOptions(model="folder/tiny"), asked)
+    assert (settings.allow_hosts, settings.allow_origins) == (("a.test", "b.test"), ("http://c.test",))
+    assert (settings.body_seconds, settings.name) == (5.0, "tiny")
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN")
