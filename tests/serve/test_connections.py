@@ -131,6 +131,21 @@ def test_requests_in_one_go_are_answered_in_turn(hasty):
     assert answer.endswith(b'{"status":"ok"}')
 
 
+def test_more_connections_than_there_may_be_are_closed_unheard(llm, monkeypatch, caplog):
+    monkeypatch.setattr("glimpse.serve.running.connections_allowed", lambda: 8)
+    with running(llm) as server:
+        held = [connected(server) for _ in range(8)]
+        until(lambda: len(server.server.server_state.connections) == 8, "they were not taken")
+        with connected(server) as ninth:
+            assert ending(ninth) == b""
+        held.pop().close()
+        until(lambda: len(server.server.server_state.connections) < 8, "one is still counted")
+        assert server.client.post(PATH, SHORT)[0] == 200
+        for connection in held:
+            connection.close()
+    assert not caplog.records
+
+
 NAMES = ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.8.8.8:1", "[::1]:8000", "glimpse.localhost", "192.168.0.7",
          "mine.test", "mine.test:443", "localhost."]  # fmt: skip
 STRANGE = ["evil.test", "evil.test:8000", "localhost.evil.test", "127.0.0.1.evil.test", "mine.test.evil", "\xe9vil"]

@@ -13,6 +13,8 @@ class Connection(H11Protocol):
 
     patience: ClassVar[float]
     """Seconds that a head may take to arrive, and that an answer may lie unread once the buffers are full."""
+    most: ClassVar[int]
+    """Connections at once; one more is closed unheard."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -22,7 +24,10 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begins to wait for a head."""
         super().connection_made(transport)
-        self._await_head()
+        if len(self.connections) > self.most:
+            transport.abort()
+        else:
+            self._await_head()
 
     def data_received(self, data: bytes) -> None:
         """A part of a request; the clock of its head goes on until it is whole."""
@@ -72,6 +77,6 @@ class Connection(H11Protocol):
             self.transport.close()
 
 
-def connection_class(patience: float) -> type[Connection]:
-    """Connections that wait so many seconds."""
-    return type("PatientConnection", (Connection,), {"patience": patience})
+def connection_class(patience: float, most: int) -> type[Connection]:
+    """Connections that wait so many seconds, at most so many at once."""
+    return type("BoundedConnection", (Connection,), {"patience": patience, "most": most})

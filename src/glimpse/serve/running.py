@@ -16,6 +16,7 @@ from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.serve.app import create_app
 from glimpse.serve.connection import connection_class
+from glimpse.serve.files import connections_allowed
 from glimpse.serve.settings import ServeSettings
 from glimpse.serve.warming import warm
 
@@ -23,6 +24,8 @@ _LOG = logging.getLogger("glimpse.serve")
 _AFTER = 5
 """Seconds that answers have to be sent once their texts have been ended."""
 _BACKLOG = 2048
+_BURST = 4
+"""asyncio takes in a backlog at once before any of it is counted: so many are fewer than the files that are left."""
 
 
 class Server(uvicorn.Server):
@@ -31,11 +34,13 @@ class Server(uvicorn.Server):
     def __init__(self, llm: LLM, settings: ServeSettings) -> None:
         self._settings = settings
         self._app = create_app(llm, settings)
+        most = connections_allowed()
         super().__init__(
             uvicorn.Config(
                 self._app, host=settings.host, port=settings.port, access_log=False, log_config=None, lifespan="on",
-                http=connection_class(settings.body_seconds), ws="none",
-                timeout_graceful_shutdown=int(settings.drain_seconds) + _AFTER, backlog=_BACKLOG, server_header=False,
+                http=connection_class(settings.body_seconds, most), ws="none", server_header=False,
+                timeout_graceful_shutdown=int(settings.drain_seconds) + _AFTER,
+                backlog=min(_BACKLOG, max(1, most // _BURST)),
             )
         )  # fmt: skip
 
