@@ -68,7 +68,8 @@ def checked(value: dict[str, object], model: type[Model]) -> Model:
 
 def _as_api_error(error: ValidationError) -> ApiError:
     first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"] if not _BRANCH.fullmatch(str(part))) or "body"
+    field, *inner = first["loc"] or ("body",)
+    name = ".".join(str(part) for part in (field, *inner) if part is field or not _BRANCH.fullmatch(str(part)))
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{shown(name)}: this server knows no such option", param=_ascii(name))
     if first["type"] == "missing":
