@@ -116,13 +116,12 @@ def llm(folder):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_batch_in_the_bitwise_mode_is_disturbed(llm, index):
-    """Requests come and are put back at random; every other batch shares what has been read. In float32 on a CPU too
-    the texts are plain decoding's."""
+    """Requests come and are put back at random, and plain decoding shares what has been read or not. In float32 the
+    texts are plain decoding's on a CPU too."""
     prompts = [list(range(40 + row + 100 * index, 90 + row + 100 * index)) for row in range(6)]
-    given = SimpleNamespace(exact="bitwise", rows=6, output=20)
-    found = million.one_batch(
-        million.Engines(llm), million.Arm.parse("sparse:fixed:3"), prompts, index, given, "float32"
-    )
+    given = SimpleNamespace(exact="bitwise", dtype="float32", rows=6, output=20)
+    arm, engines = million.Arm.parse("sparse:fixed:3"), million.Engines(llm)
+    found = million.one_batch(engines, arm, prompts, index, index == 1, given)
     assert (found["tokens"], found["differ"]) == (120, 0)
     assert found["drafted"] > found["accepted"] > 0
     assert found["put_back"] > 0
