@@ -71,7 +71,7 @@ DRAFTERS = (
     "sparse", "refresh", "lookup", "noisy", "wrong", "trees", "wide", "racer", "suffix", "racer+suffix", "sparse+racer",
     "block",
 )  # fmt: skip
-"""All that there are, and doubles. But for `auto`, which hardly drafts in so short texts (`tests/engine/test_auto.py`), and
+"""All that there are, and doubles. Not `auto`, which hardly drafts in texts this short (`tests/engine/test_auto.py`), nor
 `slowfast`, which is not exact."""
 MIXES = st.builds(
     Mix,
