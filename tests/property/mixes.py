@@ -71,8 +71,8 @@ DRAFTERS = (
     "sparse", "refresh", "lookup", "noisy", "wrong", "trees", "wide", "racer", "suffix", "racer+suffix", "sparse+racer",
     "block",
 )  # fmt: skip
-"""All that there are, and doubles. Not `auto`, which hardly drafts in texts this short (`tests/engine/test_auto.py`), nor
-`slowfast`, which is not exact."""
+"""All that there are, and doubles. Not `auto`, which hardly drafts in texts this short (`tests/engine/test_auto.py`),
+nor `slowfast`, which is not exact."""
 MIXES = st.builds(
     Mix,
     shape=st.sampled_from(SHAPES),
