@@ -43,7 +43,7 @@ class SuccessorTable:
         self._rows[known] = old[known]
 
     def _allot(self, ids: int) -> None:
-        """A token's successors and their probabilities fill one line of a CPU's cache, so that a look-up misses once."""
+        """A token's successors and their probabilities fill one line of a CPU's cache: a look-up misses once."""
         room = np.zeros((ids + 1) * 2 * WIDTH, np.int32)
         skip = -room.ctypes.data % _LINE // room.itemsize
         self._rows = room[skip : skip + ids * 2 * WIDTH].reshape(ids, 2 * WIDTH)
