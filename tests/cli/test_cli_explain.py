@@ -29,7 +29,7 @@ def test_unasked_it_is_in_the_json_only(glimpse):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--explain",), "drafter lookup chooses nobody: add --drafter auto"),
+        (("--explain", "--pacer", "fixed"), "drafter lookup chooses nobody: add --drafter auto"),
         (("--explain", "--drafter", "sparse"), "drafter sparse chooses nobody"),
         (("--explain", "--drafter", "auto", "--quiet"), "--quiet hides the report"),
     ],

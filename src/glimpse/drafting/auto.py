@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
+from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
@@ -109,8 +110,11 @@ class AutoDrafter:
     def for_graphs(cls, context: DraftContext) -> AutoDrafter:
         """With what the engine of a GPU runs as graphs beside plain decoding: what is drafted on the host.
 
-        Raises ArgumentError for a store where only chains can be verified: no drafter of chains reads one.
+        Raises ArgumentError for a recall budget, as nobody reads a recall set, and for a store where only chains can be
+        verified, as no drafter of chains reads one.
         """
+        if context.budget != RecallBudget():
+            raise ArgumentError("budget means nothing to drafter 'auto' on a GPU, where 'sparse' is no candidate")
         if context.chains_only and context.store is not None:
             raise ArgumentError("suffix_store means nothing to drafter 'auto' with exact 'bitwise', which takes chains")
         if context.chains_only:
@@ -121,6 +125,7 @@ class AutoDrafter:
             drafter = cls(makers(), None, max(1, context.nodes), context.store)
             drafter.limited = "on a GPU without sparse: its graphs take no change to self-drafting"
         drafter.gives_tree, drafter.mixes, drafter.on_graphs = not context.chains_only, False, True
+        drafter.recalls = False
         return drafter
 
     @property

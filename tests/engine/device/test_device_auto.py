@@ -82,3 +82,9 @@ def test_where_bits_count_it_has_chains_only(llm, monkeypatch):
     assert "bitwise" in outputs[0].speculation.choices[0].note
     with pytest.raises(ArgumentError, match="suffix_store means nothing"):
         on_device(llm, drafter="auto", pacer=None, suffix_store="mine")
+
+
+def test_a_budget_means_nothing_without_self_drafting(llm):
+    with pytest.raises(ArgumentError, match="budget means nothing to drafter 'auto' on a GPU"):
+        on_device(llm, drafter="auto", pacer=None, budget=0.2)
+    assert on_device(llm, drafter="auto", pacer=None).settings["budget"] is None
