@@ -105,7 +105,7 @@ def body(bench: Bench) -> Findings:
             asked = (name, text, count, settings["context"], settings["steps"])
             cells.append(bench.cell(f"{name} x{count}", partial(measure, *asked)))
     found = [
-        Target(f"racer, {cell['rows']} rows: ms of a step", f"<= {LIMITS[cell['rows']]}", cell["step_ms"][1])
+        Target(f"racer x{cell['rows']}: ms of a step", f"<= {LIMITS[cell['rows']]}", cell["step_ms"][1])
         for cell in cells
         if cell["drafter"] == "racer" and cell["rows"] in LIMITS
     ]

@@ -21,12 +21,11 @@ def test_every_arm_is_timed_and_drafts(name):
 def test_the_suite_writes_a_result(tmp_path):
     model = write_tiny_checkpoint(tmp_path / "model")
     (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "book.txt").write_text(
-        " ".join(f"word{n % 37} and {n}" for n in range(2000)), encoding="utf-8"
-    )
+    words = " ".join(f"word{n % 37} and {n}" for n in range(2000))
+    (tmp_path / "text" / "book.txt").write_text(words, encoding="utf-8")
     out = tmp_path / "out"
     given = ["--quick", "-m", str(model), "--text", str(tmp_path / "text"), "--threads", "1", "--out", str(out)]
     assert main(retrieval_host.SUITE, prove.ROOT, given) == 0
     result = read_result(out / "cpu-retrieval_host.json")
-    assert [target.what for target in result.targets] == ["racer, 1 rows: ms of a step"]
+    assert [target.what for target in result.targets] == ["racer x1: ms of a step"]
     assert len(result.tables[0].rows) == 2 * len(retrieval_host.ARMS)
