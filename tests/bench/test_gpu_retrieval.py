@@ -15,7 +15,7 @@ def test_it_runs_and_judges_what_is_priced(tmp_path, monkeypatch):
     model = write_tiny_checkpoint(tmp_path / "model", max_position_embeddings=256)
     np.savez(tmp_path / "ids.npz", **{f"gsm8k-{place}": np.arange(20 + place) % 9 + 5 for place in range(2)})
     given = ["--model", str(model), "--ids", str(tmp_path / "ids.npz"), "--out", str(tmp_path), "--shapes", "demo",
-             "--rows", "1,2", "--laws", "greedy", "--tokens", "8",
+             "--rows", "1,2", "--laws", "greedy", "--tokens", "8", "--commit", "0" * 40,
              "--arms", "none;auto;racer;racer, 8 nodes"]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["gpu_retrieval", *given])
     gpu_retrieval.main()

@@ -50,7 +50,7 @@ class ModelOptions:
         option(
             _MODEL,
             "Who decides how far to draft: entropy, fixed, marginal, libraspec, fleet, synchronised, feedback, "
-            "boundary. Default: entropy; drafters auto and slowfast have their own.",
+            "boundary. Default: the drafter's own, which is entropy for most.",
             "--pacer",
         ),
     ] = None
