@@ -118,7 +118,7 @@ def suite(folder: Path) -> Suite:
     return Suite(
         name="retrieval_pricing",
         summary=__doc__.splitlines()[0],
-        settings={"budgets": [4, 8, 16, 32, 64], "rows": [1, 8, 32], "tokens": 400, "orders": 5},
+        settings={"budgets": [4, 8, 16, 32, 64], "rows": [1, 8, 32], "tokens": 200, "orders": 3},
         quick={"budgets": [2, 8], "rows": [1, 2], "tokens": 20, "orders": 1},
         body=partial(body, folder=folder),
     )
