@@ -39,7 +39,7 @@ Run = dict
 
 
 def pacer_of(drafter: str) -> str:
-    own = getattr(DRAFTERS.get(drafter), "paced_by", None)
+    own = DRAFTERS.get(drafter).paced_by
     return own or PACERS.get(drafter, "marginal")
 
 
@@ -195,7 +195,7 @@ def arms_of(text: str | None) -> list[str]:
 
     Not those that were trained for one model: they need a file.
     """
-    untrained = [name for name in DRAFTERS.names() if not getattr(DRAFTERS.get(name), "takes_adapter", False)]
+    untrained = [name for name in DRAFTERS.names() if not DRAFTERS.get(name).takes_adapter]
     every = [*untrained, *TWINS]
     asked = every if text is None else text.split(",")
     unknown = [name for name in asked if name not in every]

@@ -171,7 +171,7 @@ class LLM:
     def settings(self) -> dict[str, object]:
         """Every effective setting of the engine."""
         parts = self._engine.parts
-        recalls = parts.drafter.needs_forward or getattr(parts.drafter, "recalls", False)
+        recalls = parts.drafter.needs_forward or parts.drafter.recalls
         return {
             "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
@@ -194,7 +194,7 @@ class LLM:
             "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
-            **getattr(parts.drafter, "settings", {}),
+            **parts.drafter.settings,
             **self._engine.facts,
         }
 

@@ -111,7 +111,7 @@ def _refuse_drafter(name: str, device: torch.device) -> None:
     offered = DRAFTERS.get(name)
     if not offered.drafts:
         raise ArgumentError(f"drafter {name!r} drafts nothing: plain decoding is measured beside any other")
-    if getattr(offered, "paced_by", None) not in (None, "fixed"):
+    if offered.paced_by not in (None, "fixed"):
         raise ArgumentError(
             f"drafter {name!r} chooses its lengths itself, and here every length is given: use another, or measure it "
             "by glimpse compare"

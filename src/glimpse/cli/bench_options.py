@@ -236,7 +236,7 @@ def reads_cache(drafter: str) -> bool:
     from glimpse.drafting import DRAFTERS
 
     offered = DRAFTERS.get(drafter)
-    return bool(offered.needs_forward or getattr(offered, "recalls", False))
+    return bool(offered.needs_forward or offered.recalls)
 
 
 def _there(name: str, path: Path, check: Callable[[Path], bool], kind: str) -> Path:

@@ -18,7 +18,7 @@ from torch import Tensor
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.drafter import RacerSource
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
@@ -63,7 +63,7 @@ class _Row:
     """Sources that are scored without being used: they take over logits too."""
 
 
-class AutoDrafter:
+class AutoDrafter(Drafter):
     """Drafts with the drafter that was chosen for each row (`choose`); nobody drafts for a row at first."""
 
     name = "auto"

@@ -10,7 +10,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.chains import chain
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.drafting.tree import Source, Tree
 from glimpse.errors import ArgumentError
@@ -57,7 +57,7 @@ class _History:
     """Length of the match that the current draft follows."""
 
 
-class LookupDrafter:
+class LookupDrafter(Drafter):
     """Longest suffix match within the request, between `min_match` and `max_match` tokens, the most recent on a tie."""
 
     name = "lookup"

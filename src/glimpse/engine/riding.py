@@ -47,7 +47,7 @@ class Riders:
 
     def _stays_plain(self, specs: list[RowSpec]) -> bool:
         """Whether the pacer still has to learn what a plain step of these rows costs: then nothing rides on it."""
-        return all(spec.count == 1 for spec in specs) and getattr(self._pacer, "plain_is_unknown", False)
+        return all(spec.count == 1 for spec in specs) and self._pacer.plain_is_unknown
 
     def alight(self, outcome: Outcome, spec: RowSpec, result: ForwardResult, place: int) -> Outcome:
         """The outcome of the row at `place` of the batch, with the hidden states of what it keeps."""

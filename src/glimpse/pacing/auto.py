@@ -22,7 +22,7 @@ from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.marginal import MarginalPacer
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
@@ -84,7 +84,7 @@ class _Row:
         self.anchor = own.score.speed
 
 
-class AutoPacer:
+class AutoPacer(Pacer):
     """Chooses among the candidates of an `AutoDrafter`, which it is given after it was built (`attach`)."""
 
     name = "auto"

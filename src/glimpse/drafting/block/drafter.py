@@ -15,7 +15,7 @@ from glimpse.drafting.block.adapter import read_adapter
 from glimpse.drafting.block.contract import BlockCost, BlockHead, Draw, Seen
 from glimpse.drafting.block.flex import FlexHead
 from glimpse.drafting.chains import chain
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.errors import ArgumentError
 
 FLOOR = 0.01
@@ -32,7 +32,7 @@ class _Block:
     """The committed length that it goes on from."""
 
 
-class BlockDrafter:
+class BlockDrafter(Drafter):
     """Offers blocks of a head as chains, cut where little is left of their confidence.
 
     A block is made from the forward that committed the tokens before it, so `plan` has it at once; where no mask tokens
