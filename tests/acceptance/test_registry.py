@@ -99,7 +99,7 @@ class Whole(Half):
 def test_a_part_inherits_what_its_users_rely_on(monkeypatch):
     for name, target in (("odd", "math:pi"), ("half", f"{__name__}:Half"), ("whole", f"{__name__}:Whole")):
         monkeypatch.setitem(PACERS.builtin, name, target)
-    with pytest.raises(GlimpseError, match="'odd' is no class that inherits glimpse.pacing.pacer.Pacer"):
+    with pytest.raises(GlimpseError, match=r"'odd' is no class that inherits glimpse\.pacing\.pacer\.Pacer"):
         PACERS.get("odd")
     with pytest.raises(GlimpseError, match="'half' has no observe, retire, trim"):
         PACERS.get("half")

@@ -67,9 +67,11 @@ def shapes_of(spec: DecoderSpec, config: BlockConfig) -> dict[str, tuple[int, ..
     return shapes
 
 
-def write_adapter(path: Path, config: BlockConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Writes the tensors as bfloat16, whole or not at all. Raises ArgumentError where it cannot be written."""
-    stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
+def write_adapter(
+    path: Path, config: BlockConfig, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.bfloat16
+) -> None:
+    """Writes the tensors as `dtype`, whole or not at all. Raises ArgumentError where it cannot be written."""
+    stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
     save_whole(path, stored, {"format": FORMAT, "config": asdict(config)})
 
 
