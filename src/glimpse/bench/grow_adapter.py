@@ -14,6 +14,7 @@ The rank stays the source's. Equal but for rounding (`tests/bench/test_grow_adap
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +55,12 @@ def grown_adapter_file(
     grown = grow_adapter(adapter, twin, twin_fingerprint(own, twin.spec), f"{adapter.config.target}, grown")
     write_adapter(out, grown.config, grown.tensors, torch.float32)
     return out
+
+
+def adapter_label(file: str | Path) -> str:
+    """Name and digest of an adapter's file: one that was trained on is another."""
+    path = Path(file)
+    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
@@ -108,6 +108,10 @@ class CellOptions(GridOptions):
     drafter: Annotated[
         str, option(_CELLS, "Who drafts; on a GPU only sparse so far. Default: sparse.", "--drafter")
     ] = "sparse"
+    adapter: Annotated[
+        str | None,
+        option(_CELLS, "The file of --drafter block; for a cell MODEL@SHAPE the one of MODEL.", "--adapter"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +233,23 @@ def refuse_budget(options: GridOptions, drafter: str) -> None:
         raise ArgumentError(
             f"--budget {options.budget} means nothing to drafter {drafter!r}, which reads no cache; leave it out"
         )
+
+
+def adapter_for(file: str | None, drafters: Iterable[str], what: str) -> str | None:
+    """The adapter asked for, where any of the drafters takes one; `what` names them to people.
+
+    Raises ArgumentError for one that nobody would read, for one that is missing, and for a file that is not there.
+    """
+    from pathlib import Path
+
+    from glimpse.drafting import DRAFTERS
+
+    takes = any(DRAFTERS.get(name).takes_adapter for name in drafters)
+    if file is None and takes:
+        raise ArgumentError(f"{what} needs --adapter FILE, which glimpse train block makes")
+    if file is not None and not takes:
+        raise ArgumentError(f"--adapter {file!r} means nothing to {what}; leave it out, or name block")
+    return None if file is None else str(_there("--adapter", Path(file), Path.is_file, "file"))
 
 
 def reads_cache(drafter: str) -> bool:
