@@ -78,6 +78,8 @@ class Outcome:
     `BlockRider`."""
     masks: Tensor | None = None
     """[size, hidden]: those of the mask tokens that rode behind the last of them; None where none did."""
+    riding: int = 0
+    """Mask tokens that rode on the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,13 @@ def mixed_of(drafter: Drafter) -> MixedDrafter | None:
 class BlockRider(Drafter, Protocol):
     """A drafter that `wants_hidden`: its outcomes carry hidden states, and those of the mask tokens of its head."""
 
-    head: BlockHead
+    @property
+    def head(self) -> BlockHead:
+        """Whose masks ride."""
+
+    @abstractmethod
+    def rides(self, slot: int) -> bool:
+        """Whether its masks may ride on a row now; then the row's outcomes carry `hidden`."""
 
 
 def rider_of(drafter: Drafter) -> BlockRider | None:

@@ -60,8 +60,13 @@ def refuse_unused(options: EngineOptions) -> None:
         if getattr(options, name) is not None and not drafter.takes_adapter:
             raise ArgumentError(
                 f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}; leave it out, or ask "
-                "for drafter 'block'"
+                "for drafter 'block' or 'auto'"
             )
+    if options.block_mode is not None and options.adapter is None:
+        raise ArgumentError(
+            f"block_mode {options.block_mode!r} means nothing without an adapter; give the file that glimpse train "
+            "block made"
+        )
     _refuse_pacer(drafter, options)
     _refuse_store(drafter, options)
 

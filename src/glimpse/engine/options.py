@@ -82,7 +82,7 @@ class EngineOptions:
     """The most tokens that this store keeps; None: 200,000."""
 
     adapter: str | None = None
-    """The file of the drafter `block`, made by `glimpse train block`."""
+    """The file of the drafter `block`, made by `glimpse train block`; with it `auto` may choose that one too."""
     block_mode: str | None = None
     """When blocks are drafted: "parallel", beside every verification; "sequential", in steps of their own; "auto" and
     None: by what measured steps say of every group of mask tokens."""

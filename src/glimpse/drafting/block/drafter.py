@@ -14,8 +14,8 @@ from glimpse.cache.rows import RowView
 from glimpse.drafting.block.adapter import read_adapter
 from glimpse.drafting.block.contract import BlockCost, BlockHead, Draw, Seen
 from glimpse.drafting.block.flex import FlexHead
-from glimpse.drafting.chains import chain
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
+from glimpse.drafting.tree import Tree, chain_tree, draft_of
 from glimpse.errors import ArgumentError
 
 FLOOR = 0.01
@@ -71,13 +71,17 @@ class BlockDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """The rows' blocks, cut to their room."""
-        tokens, confidence = list[list[int]](), list[list[float]]()
-        for slot, length, most in zip(rows.slots, rows.column(rows.rows.committed_len), room, strict=True):
-            block = self._block(slot, length)
-            keep = 0 if block is None else max(most, 0)
-            tokens.append(block.tokens[:keep] if block else [])
-            confidence.append(block.confidence[:keep] if block else [])
-        return chain(tokens, confidence)
+        return draft_of([self.offer(rows, slot, most) for slot, most in zip(rows.slots, room, strict=True)])
+
+    def offer(self, rows: RowView, slot: int, room: int) -> Tree:
+        """One row's block, cut to its room; empty where there is none that goes on from the last committed token."""
+        block = self._block(slot, int(rows.rows.committed_len[slot]))
+        keep = 0 if block is None else max(room, 0)
+        return chain_tree(*((block.tokens[:keep], block.confidence[:keep]) if block else ([], [])))
+
+    def rides(self, slot: int) -> bool:
+        """Always: a step without masks makes no block."""
+        return True
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Asks the head for the next blocks."""
