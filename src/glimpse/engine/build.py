@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
+from glimpse.drafting.block.adapter import check_there
 from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
@@ -37,7 +39,7 @@ def check_names(options: EngineOptions) -> None:
 
 
 def refuse_unused(options: EngineOptions) -> None:
-    """Raises ArgumentError for an option that the drafter asked for would never read."""
+    """Raises ArgumentError for an option that the drafter asked for would never read, or a file that is not there."""
     drafter = DRAFTERS.get(options.drafter)
     if options.draft_tokens and not drafter.drafts:
         raise ArgumentError(
@@ -67,6 +69,8 @@ def refuse_unused(options: EngineOptions) -> None:
             f"block_mode {options.block_mode!r} means nothing without an adapter; give the file that glimpse train "
             "block made"
         )
+    if options.adapter is not None:
+        check_there(Path(options.adapter))
     _refuse_pacer(drafter, options)
     _refuse_store(drafter, options)
 
