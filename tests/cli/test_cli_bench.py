@@ -82,6 +82,23 @@ def test_an_adapter_goes_with_block_alone(capsys, model, argv, words):
     assert words in err
 
 
+def test_blocks_in_batches_of_a_model_and_of_its_twin(capsys, model, tmp_path, monkeypatch, few):
+    monkeypatch.setitem(grow.SHAPES, "big", GrownShape(hidden_size=96, heads=16, kv_heads=4, head_dim=16, layers=3))
+    adapter = str(write_random_adapter(tmp_path / "adapter.safetensors", LLM(model, drafter="none"), scale=0.05))
+    argv = [f"{model}:80x2", f"{model}@big:80x2", "--arms", "block-parallel,block-sequential,block", "--turns", "1"]
+    code, out, err = _run(capsys, "fleet", *argv, "--adapter", adapter, "--out", str(tmp_path), "--json", "-q")
+    assert code == 0, err
+    for run in json.loads(out)["runs"]:
+        assert [arm["arm"] for arm in run["arms"]] == ["none", "block-parallel", "block-sequential", "block"]
+        assert not any(sum(arm["parted"]) for arm in run["arms"])
+    code, _, err = _run(capsys, "fleet", *argv, "--out", str(tmp_path))
+    assert (code, "the arms none, block-parallel, block-sequential, block needs --adapter FILE" in err) == (2, True)
+    code, _, err = _run(capsys, "fleet", *argv, "--adapter", adapter, "--budget", "40")
+    assert (code, "--budget 40 means nothing to the arms none, block-parallel" in err) == (2, True)
+    code, _, err = _run(capsys, "fleet", f"{model}:80x2", "--adapter", adapter)
+    assert (code, "means nothing to the arms none, synchronised, feedback" in err) == (2, True)
+
+
 def test_steps_and_a_cell_that_fails(capsys, model, tmp_path):
     text = tmp_path / "texts"
     text.mkdir()
