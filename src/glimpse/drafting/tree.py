@@ -68,11 +68,11 @@ class Tree:
 EMPTY = Tree(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.uint8))
 
 
-def chain_tree(tokens: Sequence[int], confidence: Sequence[float], source: Source = Source.LOOKUP) -> Tree:
-    """A chain of tokens, and how likely each is once those before it are accepted."""
+def chain_tree(tokens: Sequence[int], confidence: Sequence[float]) -> Tree:
+    """A chain of tokens by a drafter with one source only, and how likely each is once those before it are accepted."""
     reach = np.cumprod(np.asarray(confidence, np.float32), dtype=np.float32)
     count = len(tokens)
-    return Tree(np.array(tokens, np.int64), np.arange(-1, count - 1), reach, np.full(count, source, np.uint8))
+    return Tree(np.array(tokens, np.int64), np.arange(-1, count - 1), reach, np.full(count, Source.LOOKUP, np.uint8))
 
 
 class HostSource(Protocol):

@@ -75,10 +75,9 @@ class Models:
         if key not in self._grown:
             self._folder = self._folder or TemporaryDirectory(prefix="glimpse-adapters-")
             out = Path(self._folder.name) / f"{len(self._grown)}.safetensors"
-            with torch.inference_mode():
-                self._grown[key] = grown_adapter_file(
-                    Path(file), self._source(cell.source), cell.twin, out, device=self.device
-                )
+            self._grown[key] = grown_adapter_file(
+                Path(file), self._source(cell.source), cell.twin, out, device=self.device
+            )
         return str(self._grown[key])
 
     def _source(self, name: str) -> OpenedSource:

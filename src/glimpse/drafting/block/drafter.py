@@ -15,7 +15,7 @@ from glimpse.drafting.block.adapter import read_adapter
 from glimpse.drafting.block.contract import BlockCost, BlockHead, Draw, Seen
 from glimpse.drafting.block.flex import FlexHead
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
-from glimpse.drafting.tree import Tree, chain_tree, draft_of
+from glimpse.drafting.tree import EMPTY, Tree, chain_tree, draft_of
 from glimpse.errors import ArgumentError
 
 FLOOR = 0.01
@@ -76,8 +76,10 @@ class BlockDrafter(Drafter):
     def offer(self, rows: RowView, slot: int, room: int) -> Tree:
         """One row's block, cut to its room; empty where there is none that goes on from the last committed token."""
         block = self._block(slot, int(rows.rows.committed_len[slot]))
-        keep = 0 if block is None else max(room, 0)
-        return chain_tree(*((block.tokens[:keep], block.confidence[:keep]) if block else ([], [])))
+        if block is None:
+            return EMPTY
+        keep = max(room, 0)
+        return chain_tree(block.tokens[:keep], block.confidence[:keep])
 
     def rides(self, slot: int) -> bool:
         """Always: a step without masks makes no block."""
