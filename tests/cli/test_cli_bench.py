@@ -8,14 +8,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.adapters import write_random_adapter
 from tests.tiny import write_tiny_checkpoint
 
-from glimpse import LLM
-from glimpse.bench import grow
 from glimpse.bench.decode import measure
 from glimpse.bench.fleet import effort
-from glimpse.bench.grow_plan import GrownShape
 from glimpse.cli import app, bench_options
 from glimpse.engine import place
 from glimpse.errors import GlimpseError
@@ -52,51 +48,6 @@ def test_decode_then_report(capsys, model, tmp_path):
     assert "tiny 80x1  greedy" in out
     code, out, _ = _run(capsys, "report", str(tmp_path / "cpu-decode.json"), "--json")
     assert json.loads(out)["results"][0]["runs"] == result["runs"]
-
-
-def test_blocks_of_a_model_and_of_its_twin(capsys, model, tmp_path, monkeypatch):
-    """One adapter serves both, and the twin accepts what the model does."""
-    monkeypatch.setitem(grow.SHAPES, "big", GrownShape(hidden_size=96, heads=16, kv_heads=4, head_dim=16, layers=3))
-    adapter = str(write_random_adapter(tmp_path / "adapter.safetensors", LLM(model, drafter="none"), scale=0.05))
-    argv = [f"{model}:80x2", f"{model}@big:80x2", "--drafter", "block", "--draft", "3", "--pairs", "1"]
-    argv += ["--temperature", "0", "--out", str(tmp_path), "--json", "-q"]
-    code, out, err = _run(capsys, "decode", *argv, "--adapter", adapter)
-    assert code == 0, err
-    small, big = (run["laws"]["greedy"]["drafted"][0]["acceptance"] for run in json.loads(out)["runs"])
-    assert small["accepted"] == big["accepted"] > 0
-    assert json.loads(out)["settings"]["adapter"].startswith("adapter.safetensors ")
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        ("--drafter block", "drafter 'block' needs --adapter FILE"),
-        ("--drafter block --adapter nowhere", "--adapter 'nowhere' is no file"),
-        ("--drafter lookup --adapter a", "--adapter 'a' means nothing to drafter 'lookup'"),
-        ("--adapter a", "--adapter 'a' means nothing to drafter 'sparse'"),
-    ],
-)
-def test_an_adapter_goes_with_block_alone(capsys, model, argv, words):
-    code, _, err = _run(capsys, "decode", "-m", model, "--context", "80", *argv.split())
-    assert (code, len(err.strip().splitlines())) == (2, 1)
-    assert words in err
-
-
-def test_blocks_in_batches_of_a_model_and_of_its_twin(capsys, model, tmp_path, monkeypatch, few):
-    monkeypatch.setitem(grow.SHAPES, "big", GrownShape(hidden_size=96, heads=16, kv_heads=4, head_dim=16, layers=3))
-    adapter = str(write_random_adapter(tmp_path / "adapter.safetensors", LLM(model, drafter="none"), scale=0.05))
-    argv = [f"{model}:80x2", f"{model}@big:80x2", "--arms", "block-parallel,block-sequential,block", "--turns", "1"]
-    code, out, err = _run(capsys, "fleet", *argv, "--adapter", adapter, "--out", str(tmp_path), "--json", "-q")
-    assert code == 0, err
-    for run in json.loads(out)["runs"]:
-        assert [arm["arm"] for arm in run["arms"]] == ["none", "block-parallel", "block-sequential", "block"]
-        assert not any(sum(arm["parted"]) for arm in run["arms"])
-    code, _, err = _run(capsys, "fleet", *argv, "--out", str(tmp_path))
-    assert (code, "the arms none, block-parallel, block-sequential, block needs --adapter FILE" in err) == (2, True)
-    code, _, err = _run(capsys, "fleet", *argv, "--adapter", adapter, "--budget", "40")
-    assert (code, "--budget 40 means nothing to the arms none, block-parallel" in err) == (2, True)
-    code, _, err = _run(capsys, "fleet", f"{model}:80x2", "--adapter", adapter)
-    assert (code, "means nothing to the arms none, synchronised, feedback" in err) == (2, True)
 
 
 def test_steps_and_a_cell_that_fails(capsys, model, tmp_path):
