@@ -188,6 +188,13 @@ def test_what_the_first_mask_costs_is_measured_apart_from_the_others(tiny, adapt
     assert float(costs.marginal(draft_tokens=4, draft_kv=100)) == pytest.approx(0.04, rel=0.5)
 
 
+def test_settings_have_an_adapter_where_it_is_read(tiny, adapter):
+    llm = flex(tiny, adapter)
+    assert (llm.settings["adapter"], llm.settings["block_mode"]) == (str(adapter), "auto")
+    other = llm.variant(drafter="lookup")
+    assert (other.settings["adapter"], other.settings["block_mode"]) == (None, None)
+
+
 def test_everything_is_given_back(tiny, adapter):
     llm = flex(tiny, adapter)
     run(llm)

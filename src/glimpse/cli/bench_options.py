@@ -244,8 +244,9 @@ def adapter_for(file: str | None, drafters: Iterable[str], what: str) -> str | N
 
     from glimpse.drafting import DRAFTERS
 
-    takes = any(DRAFTERS.get(name).takes_adapter for name in drafters)
-    if file is None and takes:
+    offered = [DRAFTERS.get(name) for name in drafters]
+    takes = any(drafter.takes_adapter for drafter in offered)
+    if file is None and any(drafter.needs_adapter for drafter in offered):
         raise ArgumentError(f"{what} needs --adapter FILE, which glimpse train block makes")
     if file is not None and not takes:
         raise ArgumentError(f"--adapter {file!r} means nothing to {what}; leave it out, or name block")

@@ -148,6 +148,8 @@ class Drafter(Protocol):
     """It takes a store of earlier requests (`DraftContext.store`)."""
     takes_adapter: bool = False
     """It takes an adapter (`Target.adapter`)."""
+    needs_adapter: bool = False
+    """It cannot do without."""
     mixes: bool = False
     """It also is a `MixedDrafter`."""
     wants_hidden: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.block.adapter import check_there
+from glimpse.drafting.block.adapter import NEEDED, check_there
 from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
@@ -39,7 +39,8 @@ def check_names(options: EngineOptions) -> None:
 
 
 def refuse_unused(options: EngineOptions) -> None:
-    """Raises ArgumentError for an option that the drafter asked for would never read, or a file that is not there."""
+    """Raises ArgumentError for an option that the drafter asked for would never read, and for an adapter that is not
+    there."""
     drafter = DRAFTERS.get(options.drafter)
     if options.draft_tokens and not drafter.drafts:
         raise ArgumentError(
@@ -64,6 +65,8 @@ def refuse_unused(options: EngineOptions) -> None:
                 f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}; leave it out, or ask "
                 "for drafter 'block' or 'auto'"
             )
+    if drafter.needs_adapter and options.adapter is None:
+        raise ArgumentError(f"drafter {options.drafter!r} {NEEDED}")
     if options.block_mode is not None and options.adapter is None:
         raise ArgumentError(
             f"block_mode {options.block_mode!r} means nothing without an adapter; give the file that glimpse train "

@@ -114,7 +114,9 @@ def test_facts_too_deep_to_read_and_a_name_that_no_file_has(file, facts):
         read_adapter(file.with_name("x" * 400).relative_to(file.parent), *facts)
 
 
-def test_a_file_that_is_not_there_is_known_before_the_model_is_loaded():
+def test_what_is_not_there_is_known_before_the_model_is_loaded():
+    with pytest.raises(ArgumentError, match="drafter 'block' needs an adapter: give the file"):
+        LLM("no such model", drafter="block")
     with pytest.raises(ArgumentError, match="no such adapter: nowhere"):
         LLM("no such model", drafter="block", adapter="nowhere")
 

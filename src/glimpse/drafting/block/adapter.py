@@ -18,6 +18,8 @@ from glimpse.errors import ArgumentError, ModelError
 from glimpse.model.spec import DecoderSpec
 
 FORMAT = "glimpse-block-1"
+NEEDED = "needs an adapter: give the file that glimpse train block made"
+"""What is said of a drafter that was given none."""
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 """What tensors may be stored as."""
 _ENTRY = "glimpse"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.block.adapter import read_adapter
+from glimpse.drafting.block.adapter import NEEDED, read_adapter
 from glimpse.drafting.block.contract import BlockCost, BlockHead, Draw, Seen
 from glimpse.drafting.block.flex import FlexHead
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
@@ -129,12 +129,13 @@ class FlexDrafter(BlockDrafter):
     """`--drafter block`: blocks of the target's own mask tokens, by an adapter."""
 
     takes_adapter = True
+    needs_adapter = True
 
     @classmethod
     def build(cls, context: DraftContext) -> FlexDrafter:
         """With the adapter asked for. Raises ArgumentError without one, and what `read_adapter` raises."""
         target = context.target
         if target is None or target.adapter is None:
-            raise ArgumentError("drafter 'block' needs an adapter: give the file that glimpse train block made")
+            raise ArgumentError(f"drafter {cls.name!r} {NEEDED}")
         adapter = read_adapter(Path(target.adapter), target.decoder.spec, target.fingerprint)
         return cls(FlexHead(target.decoder, adapter), target.draw)
