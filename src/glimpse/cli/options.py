@@ -84,7 +84,12 @@ class ModelOptions:
         int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
     ] = None
     adapter: Annotated[
-        str | None, option(_MODEL, "The file of drafter block; glimpse train block makes it.", "--adapter")
+        str | None,
+        option(
+            _MODEL,
+            "The file of drafter block, or for auto to choose it too; glimpse train block makes it.",
+            "--adapter",
+        ),
     ] = None
     block_mode: Annotated[
         str | None,

@@ -1,10 +1,10 @@
 """The pacer of the drafter `auto`: who drafts for each row, by expected tokens per second, and how far.
 
 Speeds are over plain decoding, whose step is measured. A host drafter's comes from its rounds, those that ran and those
-of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`).
-The choice follows `auto_choice`. Nodes of trees are priced by `marginal`, lengths of self-drafted chains by `entropy`.
-What looking costs is bounded: shadows take at most `SHARE` of the time, and a row that does not draft is looked at only
-every few tokens.
+of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`);
+that of blocks from their own rounds (`auto_block`). The choice follows `auto_choice`. Nodes of trees are priced by
+`marginal`, lengths of self-drafted chains by `entropy`. What looking costs is bounded: shadows take at most `SHARE` of
+the time, and a row that does not draft is looked at only every few tokens.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.auto import PLAIN, SELF, AutoDrafter
+from glimpse.drafting.auto import BLOCK, PLAIN, SELF, AutoDrafter
 from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.errors import ArgumentError
+from glimpse.pacing.auto_block import round_steps
 from glimpse.pacing.auto_choice import Chooser
-from glimpse.pacing.auto_row import STRETCH, Row
+from glimpse.pacing.auto_row import STRETCH, AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.marginal import MarginalPacer
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
@@ -36,11 +37,13 @@ SENTINEL = 0.25
 """Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
 SENTRY = "suffix"
 """Its name; where there is no such candidate the first one does it."""
+APART = (PLAIN, SELF, BLOCK)
+"""Candidates that are no source on the host, and so have no shadow."""
 HOPE = 0.92
 """Chance of acceptance that a trial of the self drafter begins with."""
 
 
-class AutoPacer:
+class AutoPacer(Pacer):
     """Chooses among the candidates of an `AutoDrafter`, which it is given after it was built (`attach`)."""
 
     name = "auto"
@@ -56,7 +59,7 @@ class AutoPacer:
         chains = min(asked, EntropyPacer.DEFAULT_MOST)
         self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
         self._drafter: AutoDrafter | None = None
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, AutoRow] = {}
         self._host, self._spent, self._seen = 0.0, 0.0, 0.0
         """Seconds of the host: a row's round, its moving average; all rounds so far; those of the steps before."""
         self._idle, self._looked = 0.0, 0.0
@@ -81,17 +84,22 @@ class AutoPacer:
             raise AssertionError("pacer 'auto' was given no drafter")
         return self._drafter
 
+    @property
+    def plain_is_unknown(self) -> bool:
+        """See `MarginalPacer.plain_is_unknown`."""
+        return self._trees.plain_is_unknown
+
     def admit(self, rows: RowView) -> None:
         """The first choice: the best by the guesses, and by the prices of self drafting at this length."""
         self._trees.admit(rows)
         self._chains.admit(rows)
         for slot in rows.slots:
-            names = [name for name in self.drafter.candidates if name not in (PLAIN, SELF)]
-            shadows = {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names}
-            speeds = self._speeds(rows.rows_of(slot), slot, shadows)
-            best = max(speeds, key=lambda name: speeds[name])
-            self._rows[slot] = Row(Chooser(best), shadows)
-            self._take(slot, best)
+            names = [name for name in self.drafter.candidates if name not in APART]
+            row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names})
+            speeds = self._speeds(rows.rows_of(slot), row)
+            row.chooser = Chooser(max(speeds, key=lambda name: speeds[name]))
+            self._rows[slot] = row
+            self._take(slot, row.chooser.current)
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Rows choose, then draft, verify or decode plainly."""
@@ -125,10 +133,11 @@ class AutoPacer:
         begun = time.perf_counter()
         asked = [outcome for outcome in outcomes if self._rows[outcome.slot].asked]
         drafting = self._apart(asked, lambda name: name not in (PLAIN, SELF))
+        hosted = self._apart(asked, lambda name: name not in APART)
         self._trees.observe(rows, drafting)
         self._chains.observe(rows, self._apart(asked, lambda name: name == SELF))
         self._spent += time.perf_counter() - begun
-        self._time_host(len(drafting), plain=not any(outcome.drafted for outcome in outcomes))
+        self._time_host(len(hosted), plain=not any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if row.market is not None and outcome.tokens:
@@ -165,11 +174,9 @@ class AutoPacer:
         row.next_look = position + LOOK
         plain, begin, node = self._trees.shares(length)
         row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
-        if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
-            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
-            self._chains.hope(slot, HOPE)
+        self._hope(slot, row, position, length)
         row.compare()
-        speeds = self._speeds(rows.rows_of(slot), slot, row.shadows)
+        speeds = self._speeds(rows.rows_of(slot), row)
         changed = row.chooser.decide(position, speeds)
         if changed:
             self._take(slot, row.chooser.current)
@@ -178,10 +185,21 @@ class AutoPacer:
         row.told = True
         return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
 
-    def _speeds(self, row: RowView, slot: int, shadows: dict[str, Shadow]) -> dict[str, float]:
-        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in shadows.items()}
+    def _hope(self, slot: int, row: AutoRow, position: int, length: int) -> None:
+        """Those without a shadow are thought well of, blocks at the first look and all of them at a trial."""
+        trial = position >= row.trial and row.chooser.current not in (SELF, BLOCK)
+        if trial:
+            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
+            self._chains.hope(slot, HOPE)
+        if row.market is not None and self.drafter.block is not None and (trial or not row.told):
+            row.blocks.hope(self._costs, row.market, self.drafter.head.size, length)
+
+    def _speeds(self, view: RowView, row: AutoRow) -> dict[str, float]:
+        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in row.shadows.items()}
         if SELF in self.drafter.candidates:
-            speeds[SELF] = self._chains.speeds(row)[0]
+            speeds[SELF] = self._chains.speeds(view)[0]
+        if BLOCK in self.drafter.candidates:
+            speeds[BLOCK] = row.blocks.score.speed
         return speeds
 
     def _take(self, slot: int, name: str) -> None:
@@ -190,9 +208,11 @@ class AutoPacer:
             row.shadows[name].sleep()
             self.drafter.listen(slot, name, False)
             self._trees.adopt(slot, row.shadows[name].trust)
+        elif name == BLOCK:
+            self._trees.adopt(slot, row.blocks.trust)
         self.drafter.choose(slot, name)
 
-    def _score(self, rows: RowView, row: Row, market: Market, outcome: Outcome) -> None:
+    def _score(self, rows: RowView, row: AutoRow, market: Market, outcome: Outcome) -> None:
         name, taken = row.chooser.current, market.steps(outcome.drafted, self._host)
         if outcome.drafted and len(rows) == 1:
             # Steps of few nodes may take longer than the line through all steps says.
@@ -202,13 +222,17 @@ class AutoPacer:
             taken = (measured + aside) / market.plain if measured else taken
         if name == SELF:
             taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
+        if name == BLOCK:
+            length = int(rows.rows.committed_len[outcome.slot])
+            taken = round_steps(self._costs, market, outcome, self.drafter.head.size, length)
+            row.blocks.add(outcome, taken)
         if name in row.shadows:
             row.shadows[name].score.add(len(outcome.tokens), taken)
         if name != PLAIN:
             row.chooser.book(len(outcome.tokens), taken)
         row.credit += SHARE * market.steps(outcome.drafted, 0.0) * market.plain
 
-    def _wake(self, rows: RowView, slot: int, row: Row) -> None:
+    def _wake(self, rows: RowView, slot: int, row: AutoRow) -> None:
         """All shadows where there is credit for them; where nobody drafts and there is less, the sentinel."""
         begun, names = time.perf_counter(), [name for name in row.shadows if name != row.chooser.current]
         row.alone = row.credit < row.stretch
@@ -225,7 +249,7 @@ class AutoPacer:
     def _sentinel(names: list[str]) -> list[str]:
         return [SENTRY] if SENTRY in names else names[:1]
 
-    def _follow(self, row: Row, market: Market, outcome: Outcome) -> None:
+    def _follow(self, row: AutoRow, market: Market, outcome: Outcome) -> None:
         if not row.awake:
             return
         begun = time.perf_counter()
@@ -241,7 +265,7 @@ class AutoPacer:
         if not row.awake and not row.alone:
             row.stretch = row.cost
 
-    def _charge(self, row: Row, seconds: float) -> None:
+    def _charge(self, row: AutoRow, seconds: float) -> None:
         row.credit -= seconds
         row.cost += seconds
         self._looked += seconds
