@@ -48,7 +48,8 @@ class LLM:
         llm = LLM("demo", drafter="sparse", pacer="entropy")
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
-    `model` is "demo", a Hugging Face folder or a GGUF file. `drafter` left out is "lookup", `acceptance` "coupled".
+    `model` is "demo", a Hugging Face folder or a GGUF file. `drafter` left out is "auto", or "lookup" with a pacer or a
+    rule ("rejection") that it does not go with; `acceptance` left out is "coupled".
     `lossy` is off: only with it ("slowfast", or a rule such as "typical:0.3", which bring a drafter of their own where
     none is named) may the text be another than the model's own. `draft_tokens` is the draft length of the pacer `fixed`
     and the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads
@@ -94,9 +95,9 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         options = EngineOptions(
-            usual_drafter(lossy) if drafter is None else drafter, pacer, acceptance, draft_tokens, budget,
-            budget_floor, refresh_sets, refresh_layer, exact, reserve, prefix_reuse, suffix_store, suffix_store_tokens,
-            None if adapter is None else str(adapter), block_mode, lossy,
+            usual_drafter(lossy, pacer, acceptance) if drafter is None else drafter, pacer, acceptance, draft_tokens,
+            budget, budget_floor, refresh_sets, refresh_layer, exact, reserve, prefix_reuse, suffix_store,
+            suffix_store_tokens, None if adapter is None else str(adapter), block_mode, lossy,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)

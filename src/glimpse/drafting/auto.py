@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
+from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
@@ -23,11 +24,12 @@ from glimpse.drafting.racer.drafter import RacerSource
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import HostSource, draft_of
+from glimpse.errors import ArgumentError
 
 PLAIN = "none"
 SELF = SparseDrafter.name
 LONGEST_CHAIN = 16
-"""Tokens of a chain on a GPU, as with `lookup` alone."""
+"""Tokens of a chain where a GPU verifies nothing else, as with `lookup` alone."""
 Makers = Mapping[str, Callable[[SuffixStore | None], HostSource]]
 
 
@@ -70,11 +72,14 @@ class AutoDrafter:
     drafts = True
     needs_forward = False
     gives_tree = True
+    """Of one for a GPU's chains `for_graphs` says False."""
     has_law = False
     wants_prompt_topk = False
     lossless = True
     importance = 0
     mixes = True
+    on_graphs = False
+    """Steps run as a GPU's graphs, and are timed without what the host does for them; nobody drafts by forwards."""
     recalls = True
     """It may read a recall set, so budgets mean something to it."""
     stores = True
@@ -95,19 +100,32 @@ class AutoDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> AutoDrafter:
-        """With all candidates; on a GPU with the chains that its engine verifies as graphs."""
+        """With all candidates; on a GPU with what its engine verifies as graphs. Raises as `for_graphs`."""
         if context.pool.device.type != "cpu":
-            return cls.of_chains(context.nodes)
-        for name in makers():
-            DRAFTERS.get(name).build(context)  # compiles its loops
+            return cls.for_graphs(context)
+        _compile(context)
         return cls(makers(), SparseDrafter.build(context), max(1, context.nodes), context.store)
 
     @classmethod
-    def of_chains(cls, nodes: int) -> AutoDrafter:
-        """With what the engine of a GPU runs as graphs beside plain decoding: chains made on the host."""
-        drafter = cls(makers(("lookup",)), None, min(max(1, nodes), LONGEST_CHAIN))
-        drafter.gives_tree = False
-        drafter.limited = "on a GPU only none and lookup: its graphs take no trees and no change to self-drafting"
+    def for_graphs(cls, context: DraftContext) -> AutoDrafter:
+        """With what the engine of a GPU runs as graphs beside plain decoding: what is drafted on the host.
+
+        Raises ArgumentError for a recall budget, as nobody reads a recall set, and for a store where only chains can be
+        verified, as no drafter of chains reads one.
+        """
+        if context.budget != RecallBudget():
+            raise ArgumentError("budget means nothing to drafter 'auto' on a GPU, where 'sparse' is no candidate")
+        if context.chains_only and context.store is not None:
+            raise ArgumentError("suffix_store means nothing to drafter 'auto' with exact 'bitwise', which takes chains")
+        if context.chains_only:
+            drafter = cls(makers(("lookup",)), None, min(max(1, context.nodes), LONGEST_CHAIN))
+            drafter.limited = "with exact 'bitwise' only none and lookup: trees round otherwise"
+        else:
+            _compile(context)
+            drafter = cls(makers(), None, max(1, context.nodes), context.store)
+            drafter.limited = "on a GPU without sparse: its graphs take no change to self-drafting"
+        drafter.gives_tree, drafter.mixes, drafter.on_graphs = not context.chains_only, False, True
+        drafter.recalls = False
         return drafter
 
     @property
@@ -117,7 +135,9 @@ class AutoDrafter:
 
     @property
     def wants_successors(self) -> bool:
-        """Whether any row recycles logits now."""
+        """Whether any row recycles logits now; where steps are captured, whether one ever may."""
+        if self.on_graphs:
+            return self.gives_tree
         return any(next(self._recyclers(row), None) is not None for row in self._rows.values())
 
     def admit(self, rows: RowView) -> None:
@@ -202,6 +222,12 @@ class AutoDrafter:
         for name in (row.choice, *row.listening):
             if name in row.readers and isinstance(source := row.readers[name].source, RacerSource):
                 yield source
+
+
+def _compile(context: DraftContext) -> None:
+    """Compiles the loops of all sources where they are not kept from an earlier use."""
+    for name in makers():
+        DRAFTERS.get(name).build(context)
 
 
 def _facts(successors: Successors) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

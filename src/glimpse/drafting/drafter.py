@@ -105,6 +105,8 @@ class DraftContext:
     store: SuffixStore | None = None
     """Texts of earlier requests, for drafters that say `stores`; None: none are kept."""
     target: Target | None = None
+    chains_only: bool = False
+    """Trees cannot be verified as asked (`exact` "bitwise"); for drafters that can do without."""
 
 
 class Drafter(Protocol):

@@ -161,7 +161,14 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     target = Target(decoder, loaded.checkpoint.fingerprint, BlockDraws(sampler, rule), options.adapter)
     drafter = build_drafter(
         DraftContext(
-            pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store, target=target
+            pool,
+            budget,
+            options.refresh_sets,
+            options.refresh_layer,
+            nodes=pacer.most,
+            store=store,
+            target=target,
+            chains_only=options.exact == "bitwise",
         )
     )
     if hasattr(pacer, "attach"):

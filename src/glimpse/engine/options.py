@@ -48,7 +48,7 @@ class EngineOptions:
     Raises ArgumentError for a value of a wrong type or out of range.
     """
 
-    drafter: str = "lookup"
+    drafter: str = "auto"
     pacer: str | None = None
     """None: the one that the drafter needs or goes best with, else "entropy" (`paced_by`)."""
     acceptance: str | None = None

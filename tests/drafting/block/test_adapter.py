@@ -107,7 +107,7 @@ def test_the_drafter_needs_one(tiny, tiny_folder):
     with pytest.raises(ArgumentError, match="drafter 'block' needs an adapter"):
         tiny.variant(drafter="block")
     for name, value in (("adapter", "x"), ("block_mode", "parallel")):
-        with pytest.raises(ArgumentError, match=f"{name} '{value}' means nothing to drafter 'lookup'"):
+        with pytest.raises(ArgumentError, match=f"{name} '{value}' means nothing to drafter 'auto'"):
             LLM(tiny_folder, **{name: value})
     with pytest.raises(GlimpseError, match="block_mode must be"):
         tiny.variant(drafter="block", block_mode="both")
