@@ -16,7 +16,8 @@ from glimpse.bench.floors import Machine
 from glimpse.bench.stats import distinct_share
 from glimpse.bench.tradeoff.emitted import emitted, kl, tv
 from glimpse.bench.tradeoff.modes import Mode
-from glimpse.bench.tradeoff.path import Law, Laws, law_of, perplexity, slowfast_laws, sparse_laws
+from glimpse.bench.tradeoff.path import Law, Laws, law_of, perplexity, sparse_laws
+from glimpse.bench.tradeoff.slowfast_path import slowfast_laws
 from glimpse.bench.tradeoff.tasks import Task, tasks_of
 from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
