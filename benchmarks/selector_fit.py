@@ -47,8 +47,7 @@ OPEN: dict[str, Constants] = {
     "b = 4": {"age": 4.0},
     "b = -4": {"age": -4.0},
     "b = 4, e = 2": {"age": 4.0, "age_power": 2.0},
-    "h = 1": {"end": 1.0},
-    "h = 4": {"end": 4.0},
+    "h = 2": {"end": 2.0},
     "reach 2": {"reach": 2},
     "reach 4": {"reach": 4},
     "reach 8": {"reach": 8},
@@ -161,7 +160,7 @@ def _signed(gain: float, error: float) -> str:
 SUITE = Suite(
     name="selector_fit",
     summary=__doc__.splitlines()[0],
-    settings={"context": 3000, "tokens": 48, "texts": 32, "budgets": [132, 388], "recent": 32},
+    settings={"context": 3000, "tokens": 40, "texts": 24, "budgets": [132, 388], "recent": 32},
     quick={"context": 120, "tokens": 6, "texts": 4, "budgets": [40, 60], "recent": 16},
     body=body,
 )
