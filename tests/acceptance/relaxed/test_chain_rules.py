@@ -117,6 +117,33 @@ def test_contrastive_favours_what_the_draft_misses():
     assert cut == pytest.approx([0.72 / 1.52, 0.8 / 1.52, 0, 0], abs=1e-6), "token 1 counts as one of 0.2"
 
 
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_largest_numbers_give_laws(name, dtype):
+    """Where the drafted token has all of p, or none of it, or as much as of q."""
+    strengths = LOSSY.get(name).strengths
+    largest = (
+        1e308
+        if math.isinf(strengths.high)
+        else math.nextafter(strengths.high, 0)
+        if strengths.below
+        else strengths.high
+    )
+    p = torch.tensor([P, [1, 0, 0, 0], [0, 0.4, 0.6, 0], [0.25] * 4], dtype=dtype)
+    q = torch.tensor([Q, [0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], [0.25] * 4], dtype=dtype)
+    for strength in (strengths.low, largest):
+        for token in (0, 1):
+            inside = q[:, token] > 0
+            made = rule(name, strength).relax(p[inside], q[inside], torch.full((int(inside.sum()),), token))
+            assert ((made.accept >= 0) & made.accept.isfinite()).all()
+            assert made.rest.sum(1).tolist() == pytest.approx([1.0] * len(made.rest))
+            assert made.rest.min() >= 0
+
+
+def test_contrastive_at_its_strongest_is_the_token_that_the_draft_misses_most():
+    assert emitted("contrastive", 1e308) == pytest.approx([1, 0, 0, 0]), "0.5 / 0.2 is the largest ratio"
+
+
 def test_residual_of_equal_laws_is_the_law():
     law = torch.tensor([P])
     assert torch.allclose(residual(law, law), law)
