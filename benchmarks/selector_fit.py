@@ -160,7 +160,7 @@ def _signed(gain: float, error: float) -> str:
 SUITE = Suite(
     name="selector_fit",
     summary=__doc__.splitlines()[0],
-    settings={"context": 3000, "tokens": 40, "texts": 24, "budgets": [132, 388], "recent": 32},
+    settings={"context": 2000, "tokens": 40, "texts": 16, "budgets": [132, 388], "recent": 32},
     quick={"context": 120, "tokens": 6, "texts": 4, "budgets": [40, 60], "recent": 16},
     body=body,
 )
