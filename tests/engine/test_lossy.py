@@ -130,6 +130,18 @@ def test_rules_with_a_law_run_with_sparse_drafts(tiny, rule):
         assert out.to_json()["speculation"]["acceptance"] == rule
 
 
+@pytest.mark.parametrize("rule", [name for name in LAWS if name not in ("cascade-tok", "fuzzy")])
+def test_the_strict_end_of_a_chain_rule_is_rejections_text(tiny, rule):
+    """The same draws decide. (Strict `fuzzy` throws every draft away; `cascade-tok` has no strict end.)"""
+    options = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 4}
+    exact = tiny.variant(**options, acceptance="rejection")
+    mine = tiny.variant(**options, lossy=f"{rule}:{LOSSY.get(rule).strengths.strict:g}")
+    for out, right in zip(mine.generate([IDS, IDS[:40]], PARAMS), exact.generate([IDS, IDS[:40]], PARAMS), strict=True):
+        assert out.token_ids == right.token_ids
+        assert out.speculation.relaxed == 0
+        assert out.speculation.accepted == right.speculation.accepted > 0
+
+
 def test_plain_decoding_beside_it_is_exact(tiny):
     fast = tiny.variant(drafter="sparse", pacer="fixed", lossy="top-k:4", draft_tokens=6)
     found = fast.compare(IDS, PARAMS)
