@@ -87,7 +87,7 @@ class TradeoffMeasuring:
             "drafter": mode.drafter,
             "budget": budget,
         }
-        found |= _speeds(runs, reference) | self._strays(mode, runs, reference)
+        found |= speeds_of(runs, reference, len(self.prompts)) | self._strays(mode, runs, reference)
         say("laws along the exact path compared")
         return found | self._tasks(runs)
 
@@ -197,16 +197,18 @@ class TradeoffMeasuring:
         }
 
 
-def _speeds(runs: Sequence[GenerationOutput], reference: Sequence[GenerationOutput]) -> dict[str, Any]:
+def speeds_of(runs: Sequence[GenerationOutput], reference: Sequence[GenerationOutput], texts: int) -> dict[str, Any]:
     """Tokens a second of all requests, over plain decoding's of the same prompts, and what was accepted.
 
     `reckoned`: the study's proxy, (length of plain answers / of these) (l + 1) / (1 + N c) with l of N drafts accepted.
+    The first `texts` are no answers: their length is given.
     """
     rates = [_rate(outs) for outs in (runs, reference)]
     counts = [out.speculation for out in runs]
     drafted, accepted = sum(own.drafted for own in counts), sum(own.accepted for own in counts)
     rounds = sum(own.rounds for own in counts)
-    length = sum(len(out.token_ids) for out in reference) / max(1, sum(len(out.token_ids) for out in runs))
+    plain_length, own_length = (sum(len(out.token_ids) for out in outs[texts:]) for outs in (reference, runs))
+    length = plain_length / own_length if own_length else 1.0
     mean_drafted, mean_accepted = (count / rounds if rounds else 0.0 for count in (drafted, accepted))
     return {
         "tokens_per_s": rates[0],
