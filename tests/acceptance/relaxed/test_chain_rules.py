@@ -144,6 +144,16 @@ def test_contrastive_at_its_strongest_is_the_token_that_the_draft_misses_most():
     assert emitted("contrastive", 1e308) == pytest.approx([1, 0, 0, 0]), "0.5 / 0.2 is the largest ratio"
 
 
+@pytest.mark.parametrize(
+    ("name", "strength", "chance"),
+    [("cactus", 10, 0), ("mentored", 0.95, 0), ("contrastive", 1, 0), ("cascade-tok", 0.8, 0), ("fuzzy", 0.3, 0),
+     ("r-fuzzy", 0.3, 0), ("r-fuzzy", 1, 1), ("ensemble", 0.2, 0.2), ("cascade-opt", -0.1, 0), ("cascade-opt", 0, 1)],
+)  # fmt: skip
+def test_what_becomes_of_a_wrong_draft_at_temperature_0(name, strength, chance):
+    """Laws of one token each, and those differ: JS is ln 2 and TV 1, both as sure as can be."""
+    assert emitted(name, strength, [1.0, 0.0], [0.0, 1.0])[1] == pytest.approx(chance)
+
+
 def test_residual_of_equal_laws_is_the_law():
     law = torch.tensor([P])
     assert torch.allclose(residual(law, law), law)
