@@ -9,7 +9,7 @@ import pytest
 from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench.results import read_result
-from glimpse.bench.tradeoff.measure import speeds_of
+from glimpse.bench.tradeoff.measure import Effort, TradeoffMeasuring, speeds_of
 from glimpse.bench.tradeoff.tables import frontier, worth
 from glimpse.cli.app import run as main
 from glimpse.outputs import GenerationOutput, Speculation, Timing, Usage
@@ -75,6 +75,15 @@ def written(tokens, drafted=0, accepted=0):
         speculation.record(drafted, accepted)
     return GenerationOutput(text="", token_ids=(5,) * tokens, finish_reason="stop", usage=Usage(1, tokens),
                             speculation=speculation, timing=Timing(0.1, 1.0, tokens))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("budget", "fast", "read"), [(100, None, (100, 260)), (20, None, (36, 260)), (512, 2308, (512, 2308))]
+)
+def test_the_budget_told_is_what_steps_read(budget, fast, read):
+    """4 sinks and 32 recent positions of sparse drafts, 4 and 256 of fast steps are read whatever is asked."""
+    measuring = TradeoffMeasuring(None, None, None, "none", budget, Effort(), fast)
+    assert (measuring.budget_of("sparse"), measuring.budget_of("slowfast")) == read
 
 
 def test_answers_that_ramble_lower_the_proxy():

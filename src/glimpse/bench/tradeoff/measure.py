@@ -92,8 +92,10 @@ class TradeoffMeasuring:
         return found | self._tasks(runs)
 
     def budget_of(self, drafter: str) -> int:
-        """Positions that a drafter's steps read."""
-        return self.fast_budget or self.budget if drafter == "slowfast" else self.budget
+        """Positions that a drafter's steps read: what was asked for, but sinks and window at least."""
+        asked = self.fast_budget or self.budget if drafter == "slowfast" else self.budget
+        recall = EngineOptions(drafter, budget_floor=asked).recall
+        return max(asked, recall.sinks + recall.recent)
 
     @cached_property
     def plain(self) -> LLM:
