@@ -5,7 +5,7 @@ time is changed from the default, and the paper's own parts are left out one at 
 texts, which plain decoding wrote, in fast and slow steps, at budgets so small that what is chosen matters. `none` has
 no prior, suppression or exclusivity: plain top-k of the attention.
 
-Every other passage is for fitting: there, of each open constant the value is taken that strays least, if it beats the
+Half of the passages are for fitting: there, of each open constant the value is taken that strays least, if it beats the
 default by more than a standard error of the paired difference. What all of them together are worth is then read on the
 passages that were held out. b < 0 favours late positions, as though u were counted from the newest.
 """

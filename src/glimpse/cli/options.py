@@ -78,7 +78,7 @@ class ModelOptions:
     ] = None
     budget_floor: Annotated[
         int | None,
-        option(_MODEL, "But at least so many positions. Default: 256; drafter slowfast 2,308.", "--budget-floor"),
+        option(_MODEL, "Positions that it reads at least. Default: 256; drafter slowfast 2,308.", "--budget-floor"),
     ] = None
     refresh_sets: Annotated[
         str | None, option(_MODEL, "How drafter refresh chooses sets: heads, pages. Default: heads.", "--refresh-sets")
