@@ -143,6 +143,7 @@ class Replay:
         self._traces = [traces[row % len(traces)] for row in range(made.rows)]
         self._turn = [int(self._random.integers(len(trace))) for trace in self._traces]
         self._pacer.admit(self._view)
+        self._foretold: list[list[Action]] = []
 
     def run(self, steps: int, warm_up: int) -> Replayed:
         """`steps` engine steps after `warm_up` others."""
@@ -155,8 +156,7 @@ class Replay:
         rows, made = self._view.rows, self._surface
         have = rows.draft_len.tolist()
         load, outcomes = StepLoad(), []
-        decisions = self._pacer.decide(self._view, [self._most - drafted for drafted in have])
-        for slot, action in enumerate(decisions.actions):
+        for slot, action in enumerate(self._actions(have)):
             if action is Action.DRAFT:
                 load += StepLoad(draft_tokens=1, draft_kv=made.read, rounds=int(not have[slot]))
                 rows.draft_len[slot] += 1
@@ -175,6 +175,14 @@ class Replay:
             found.tokens[outcome.slot] += outcome.accepted + 1
             found.drafted += outcome.drafted
             found.rounds += outcome.drafted > 0
+
+    def _actions(self, have: list[int]) -> list[Action]:
+        """By row. Nobody asks within a burst, nor before the verification that closes one, as on a GPU."""
+        if not self._foretold:
+            found = self._pacer.decide(self._view, [self._most - drafted for drafted in have])
+            self._foretold = [found.actions] * max(1, found.burst)
+            self._foretold += [[Action.VERIFY] * len(have)] * found.closes
+        return self._foretold.pop(0)
 
     def _verified(self, slot: int, drafted: int) -> Outcome:
         if not drafted:

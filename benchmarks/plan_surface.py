@@ -19,7 +19,8 @@ Timed = tuple[StepLoad, float]
 def surface(cells: Sequence[Cell], device: Device) -> Device:
     """`device` with the prices that the steps of `cells`, all of one model, give `StepCosts`."""
     spec = cells[0].spec
-    costs = StepCosts(spec.step_weight_bytes(DTYPE), spec.kv_bytes_per_token(DTYPE), device.bandwidth, lean=LEAN)
+    weights, position = spec.step_weight_bytes(DTYPE), spec.kv_bytes_per_token(DTYPE)
+    costs = StepCosts(weights, position, device.bandwidth, lean=LEAN, near=1.0)
     for cell in cells:
         for load, seconds in _loads(cell):
             costs.observe(load, seconds)

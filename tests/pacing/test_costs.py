@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from glimpse.pacing.costs import StepCosts, StepLoad, _least_squares
+from glimpse.pacing.costs import ON_GPU, StepCosts, StepLoad, _least_squares
 
 WEIGHTS, POSITION = 540_000_000, 46_000
 
@@ -115,6 +115,40 @@ def test_rows_share_the_constant():
 def test_loads_add():
     assert plain(10) + drafting(5, begins=True) == StepLoad(1, 1, 10, 5, 10, 1)
     assert (plain(10) + StepLoad()).features().tolist() == [1, 1, 0, 10, 0, 10, 0, 0]
+
+
+def test_the_fit_is_for_the_batch_that_runs_now():
+    """A step of one row is dearer than the line through all batches says: at one row that is what counts, at 64 not."""
+    costs = StepCosts(WEIGHTS, POSITION)
+
+    def runs(rows: int, fixed: float) -> list[float]:
+        truth = [fixed + 0.001 * rows, fixed + 0.0002 * rows, fixed + 0.004 * rows]
+        draft = StepLoad(draft_tokens=rows, draft_kv=500 * rows)
+        verify = StepLoad(full_tokens=5 * rows, full_kv=rows * 8004, pairs=rows * 5 * 8000)
+        loads = [plain(8000, rows), draft, verify]
+        for load, seconds in [*zip(loads, truth, strict=True)] * 9:
+            costs.observe(load, seconds)
+        return [costs.seconds(load) / seconds for load, seconds in zip(loads, truth, strict=True)]
+
+    for rows in (64, 16, 4):
+        runs(rows, 0.02)
+    assert runs(1, 0.03) == pytest.approx([1, 1, 1], rel=0.02)
+    assert runs(64, 0.02) == pytest.approx([1, 1, 1], rel=0.02)
+
+
+def test_a_prompt_read_in_between_is_not_the_batch_that_runs():
+    costs = StepCosts(WEIGHTS, POSITION)
+    for load in (plain(4000, 32), plain(4000, 32), StepLoad(full_tokens=512, full_kv=512, pairs=512 * 512)):
+        costs.observe(load, 1.0)
+    assert max(costs._running) == 32
+
+
+def test_what_bytes_do_not_say_is_small_on_a_gpu():
+    """A first draft of a large batch must not look as dear as ten steps: it would never be tried."""
+    on_cpu, on_gpu = StepCosts(1000, 1), StepCosts(1000, 1, shares=ON_GPU)
+    first = StepLoad(draft_tokens=64, draft_kv=64, rounds=64)
+    assert on_cpu.seconds(first) > 10 * on_cpu.seconds(StepLoad())
+    assert on_gpu.seconds(first) < 2 * on_gpu.seconds(StepLoad())
 
 
 def test_what_it_remembers_is_bounded():

@@ -19,7 +19,7 @@ from glimpse.engine.parts import Parts
 from glimpse.engine.riding import BlockDraws
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.pacing import PACERS
-from glimpse.pacing.costs import StepCosts
+from glimpse.pacing.costs import ON_CPU, ON_GPU, StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
 from glimpse.pacing.riding import GroupPricer
 from glimpse.pacing.sentence_ends import sentence_ends
@@ -136,7 +136,8 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
             "'coupled' and 'matched' take them"
         )
     kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
-    costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs)
+    shares = ON_GPU if decoder.device.type == "cuda" else ON_CPU
+    costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs, shares=shares)
     pace = PaceContext(
         costs=costs,
         draft_tokens=options.draft_tokens,

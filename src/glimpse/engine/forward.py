@@ -109,4 +109,5 @@ def load_of(specs: list[RowSpec], rows: Rows) -> StepLoad:
         else:
             begins = int(rows.draft_len[spec.slot]) == 0
             load += StepLoad(draft_tokens=spec.count, draft_kv=spec.kv_read, rounds=int(begins))
-    return replace(load, mixed=int(bool(load.draft_tokens and load.full_tokens)))
+    kinds = {spec.recall is None for spec in specs}  # masks ride with rows that read everything: no other kind
+    return replace(load, mixed=int(len(kinds) == 2))

@@ -57,6 +57,23 @@ class StepLoad:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What bytes say nothing of, as shares of a step that reads the weights."""
+
+    token: float
+    """Of each query token."""
+    round: float
+    """Of each recall set that is chosen."""
+    mixed: float
+    """Of running both kinds of attention."""
+
+
+ON_CPU = Shares(0.03, 0.2, 0.2)
+ON_GPU = Shares(0.006, 0.003, 0.5)
+"""By the H200's figures (docs/performance-gpu.md). Rather too cheap: what is thought dear is never tried."""
+
+
 @dataclass(slots=True)
 class _Kind:
     """The last steps of one kind."""
@@ -88,10 +105,17 @@ class StepCosts:
     predict, scaled to this machine by the kinds there are: `weight_bytes` are read once a step, `kv_bytes` once a
     position, at first at `bandwidth` bytes per second. `start` are coefficients measured before on this device
     (`calibration`); they take the place of what bytes predict. `lean` is how much they count.
+
+    Steps are no straight line over batches of 1 to 256 rows. The fit is for the batch that runs now: each doubling
+    between it and a kind's own batch leaves `near` of that kind's weight (1: all batches count alike). `shares` is what
+    bytes say nothing of (`Shares`), and counts until it has been measured.
     """
 
     LEAN = 0.02
     """Weight of a coefficient's relative distance from the prediction, against one step's relative error."""
+    NEAR = 0.1
+    RUNNING = 8
+    """The batch that runs now is the largest of so many steps: a prompt may be read by itself in between."""
     KINDS = 128
     """Kinds of step remembered, the last ones seen."""
     REFIT = 8
@@ -105,12 +129,13 @@ class StepCosts:
         *,
         start: Sequence[float] | None = None,
         lean: float = LEAN,
+        near: float = NEAR,
+        shares: Shares = ON_CPU,
     ) -> None:
-        self._lean = lean
+        self._lean, self._near = lean, near
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
-        self._start = np.array(
-            (step, 0.03 * step, 0.03 * step, position, position, 0.15 * position, 0.2 * step, 0.2 * step)
-        )
+        token, each, mixed = shares.token * step, shares.round * step, shares.mixed * step
+        self._start = np.array((step, token, token, position, position, 0.15 * position, each, mixed))
         if start is not None:
             # What was measured as nothing may still grow: the fit leans on a relative distance.
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
@@ -118,6 +143,7 @@ class StepCosts:
         self._fit: np.ndarray | None = self._start
         self._since = 0
         """Steps seen since the fit."""
+        self._running: deque[float] = deque(maxlen=self.RUNNING)
 
     @property
     def steps(self) -> int:
@@ -138,8 +164,9 @@ class StepCosts:
         self._kinds[load.kind] = kind
         if len(self._kinds) > self.KINDS:
             del self._kinds[next(iter(self._kinds))]
-        known = len(kind.seconds) == kind.seconds.maxlen
-        kind.add(load.features(), seconds)
+        known, features = len(kind.seconds) == kind.seconds.maxlen, load.features()
+        kind.add(features, seconds)
+        self._running.append(float(_rows_of(features)))
         self._since += 1
         if not known or self._since >= self.REFIT:
             self._fit = None
@@ -175,11 +202,23 @@ class StepCosts:
         loads, seconds = np.array([load for load, _ in points]), np.array([time for _, time in points])
         # Relative errors: a step of 10 ms should be right to a tenth, not to what is a tenth of a second-long one.
         errors = loads / seconds[:, None]
-        counts = np.array([len(kind.seconds) for kind in self._kinds.values()])
-        start = self._start * np.median(1 / (errors @ self._start))
+        apart = np.abs(np.log2(_rows_of(loads) / max(self._running)))
+        counts = np.array([len(kind.seconds) for kind in self._kinds.values()]) * self._near**apart
+        scales = 1 / (errors @ self._start)
+        start = self._start * np.median(scales if self._near == 1 else scales[apart <= apart.min() + 1])
         lean = self._lean / start**2
         moment = errors.T * counts @ errors + np.diag(lean)
         return _least_squares(moment, counts @ errors + lean * start)
+
+
+def _rows_of(loads: np.ndarray) -> np.ndarray:
+    """Rows of steps with features [..., 8]: those that draft, and query tokens over the query tokens of a row.
+
+    Masks that ride with rows that read everything are draft tokens too, but no rows.
+    """
+    full, drafting, read, pairs, mixed = (loads[..., at] for at in (1, 2, 3, 5, 7))
+    drafting = np.where((full > 0) & (mixed == 0), 0, drafting)
+    return np.asarray(np.maximum(1.0, drafting + full * read / np.maximum(pairs, 1.0)))
 
 
 def _least_squares(moment: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -74,7 +74,9 @@ class FleetPacer:
         left = min(first * self._grid - 1 - ahead, max(more))
         if left > 0:
             actions = [Action.DRAFT if room else _ends(have) for have, room in zip(drafted, more, strict=True)]
-            return Decisions(actions, more, burst=left, closes=max(strides) == first)
+            closes = max(strides) == first
+            self._left -= closes  # nobody asks again before that verification
+            return Decisions(actions, more, burst=left, closes=closes)
         self._left -= 1
         actions = [
             Action.DRAFT if stride > first and room and have < stride * self._grid - 1 else _ends(have)

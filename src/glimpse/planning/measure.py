@@ -46,7 +46,7 @@ def calibrate(loaded: Loaded, effort: Effort | None = None, progress: Progress |
     device, dtype = checkpoint.decoder.device, checkpoint.decoder.dtype
     width, rate = roofs.bandwidth(device), roofs.rate(device, dtype)
     spec = checkpoint.spec
-    costs = StepCosts(spec.step_weight_bytes(dtype), spec.kv_bytes_per_token(dtype), width, lean=LEAN)
+    costs = StepCosts(spec.step_weight_bytes(dtype), spec.kv_bytes_per_token(dtype), width, lean=LEAN, near=1.0)
     for load, seconds in _surface(loaded, effort, progress or _silent):
         costs.observe(load, seconds)
     return Calibration(
