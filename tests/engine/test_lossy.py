@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 
 import pytest
+from tests.adapters import write_random_adapter
 from tests.doubles import Fixed, with_parts
 
 from glimpse import acceptance
@@ -26,25 +28,29 @@ WALKS, LAWS = ("typical", "top-k", "entropy-gated"), ("cactus", "cascade-opt", "
                                                 "fuzzy", "mentored", "r-fuzzy")  # fmt: skip
 
 
-def test_every_lossless_configuration_is_lossless(tiny):
+def test_every_lossless_configuration_is_lossless(tiny, tmp_path):
     """All drafters, pacers and exact rules: whatever can be built without the option has an exact rule and trusts
-    nothing; the lossy rules' modules name none of it."""
-    built = 0
+    nothing."""
+    built = Counter()
+    adapter = write_random_adapter(tmp_path / "random.safetensors", tiny)
     for drafter, pacer, rule in product(
         DRAFTERS.names(), [None, *PACERS.names()], [None, *acceptance.REGISTRY.names()]
     ):
-        options = EngineOptions(drafter, pacer, rule)
+        options = EngineOptions(drafter, pacer, rule, adapter=str(adapter) if drafter == "block" else None)
         try:
             parts = make_parts(tiny.loaded, options)
         except ArgumentError:
             continue
-        built += 1
+        built.update({("drafter", drafter), ("pacer", options.paced_by), ("rule", options.accepted_by)})
         assert options.lossy is None
         assert parts.acceptance.lossless
         assert parts.drafter.lossless
         assert not trusts(parts.acceptance)
         assert type(parts.acceptance) is type(acceptance.resolve(rule or "coupled"))
-    assert built > 100
+    assert {name for part, name in built if part == "drafter"} == {*DRAFTERS.names()}
+    assert {name for part, name in built if part == "pacer"} == {*PACERS.names()}
+    assert {name for part, name in built if part == "rule"} == {*acceptance.REGISTRY.names()}
+    assert sum(count for (part, _), count in built.items() if part == "drafter") > 100
 
 
 @pytest.mark.parametrize("name", [*LOSSY.names(), "trust"])
