@@ -8,13 +8,16 @@ no prior, suppression or exclusivity: plain top-k of the attention.
 Half of the passages are for fitting: there, of each open constant the value is taken that strays least, if it beats the
 default by more than a standard error of the paired difference. What all of them together are worth is then read on the
 passages that were held out. b < 0 favours late positions, as though u were counted from the newest.
+
+`--confirm` asks once more, on other passages, about what the sweep left open: no parts at all, and a prior that favours
+late positions, with the paper's parts and without.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
@@ -47,6 +50,12 @@ OPEN: dict[str, Constants] = {
     "h = 2": {"end": 2.0},
     "reach 2": {"reach": 2},
     "reach 4": {"reach": 4},
+}
+CONFIRMED: dict[str, Constants] = {
+    DEFAULT: {},
+    "none": WITHOUT["none"],
+    "b = -4": OPEN["b = -4"],
+    "b = -4, no suppression or exclusivity": {"age": -4.0, "suppression": 0.0, "exclusivity": 0.0},
 }
 SAMPLED = {"temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 1}
 FITTED = ("fitted", "fitted, no exclusivity")
@@ -122,7 +131,17 @@ def body(bench: Bench) -> Findings:
         again = _cells(bench, "fitted", passages, more)
         texts = [{**text, "arms": text["arms"] | own["arms"]} for text, own in zip(texts, again, strict=True)]
         arms |= more
-    return Findings([], tables(texts, list(arms), bench.settings["budgets"], chosen))
+    said = ", ".join(f"{name} {value:g}" for name, value in chosen.items()) or "the defaults"
+    fit, held_out = halves(texts)
+    groups = {f"{len(fit)} texts for fitting": fit, f"{len(held_out)} texts held out": held_out}
+    return Findings([], tables(groups, list(arms), bench.settings["budgets"], f"; fitted: {said}"))
+
+
+def confirm(bench: Bench) -> Findings:
+    """One cell a text."""
+    passages = bench.passages(bench.settings["context"], bench.settings["texts"])
+    texts = _cells(bench, "text", passages, CONFIRMED)
+    return Findings([], tables({f"{len(texts)} texts": texts}, list(CONFIRMED), bench.settings["budgets"], ""))
 
 
 def _cells(bench: Bench, name: str, passages: Sequence[Passage], arms: Mapping[str, Constants]) -> list[dict[str, Any]]:
@@ -132,20 +151,18 @@ def _cells(bench: Bench, name: str, passages: Sequence[Passage], arms: Mapping[s
     ]
 
 
-def tables(texts: Sequence[Any], arms: Sequence[str], budgets: Sequence[int], chosen: Constants) -> list[Table]:
-    """One a budget: TV and KL of all texts, and the gain over the default on either half."""
-    fit, held_out = halves(texts)
-    said = ", ".join(f"{name} {value:g}" for name, value in chosen.items()) or "the defaults"
-    columns = ("constants", "TV", "KL", f"less TV than the default, {len(fit)} texts for fitting",
-               f"the same, {len(held_out)} texts held out")  # fmt: skip
+def tables(groups: Mapping[str, Sequence[Any]], arms: Sequence[str], budgets: Sequence[int], said: str) -> list[Table]:
+    """One a budget: TV and KL of all texts, and the gain over the default in each group."""
+    texts = [text for group in groups.values() for text in group]
+    columns = ("constants", "TV", "KL", *(f"less TV than the default, {name}" for name in groups))
     found = []
     for size in map(str, budgets):
         rows = []
         for arm in arms:
             own = [text["arms"][arm][size] for text in texts]
-            halved = [_signed(*gains(half, arm, size)) for half in (fit, held_out)]
-            rows.append([arm, *(f"{mean(one[name] for one in own):.4f}" for name in ("tv", "kl")), *halved])
-        found.append(Table(f"Fast steps over {size} positions against the target's law; fitted: {said}", columns, rows))
+            by_group = [_signed(*gains(group, arm, size)) for group in groups.values()]
+            rows.append([arm, *(f"{mean(one[name] for one in own):.4f}" for name in ("tv", "kl")), *by_group])
+        found.append(Table(f"Fast steps over {size} positions against the target's law{said}", columns, rows))
     return found
 
 
@@ -160,6 +177,8 @@ SUITE = Suite(
     quick={"context": 120, "tokens": 6, "texts": 4, "budgets": [40, 60], "recent": 16},
     body=body,
 )
+CONFIRM = replace(SUITE, name="selector_confirm", settings={**SUITE.settings, "texts": 20}, body=confirm)
 
 if __name__ == "__main__":
-    sys.exit(main(SUITE, Path(__file__).resolve().parents[1]))
+    asked = [word for word in sys.argv[1:] if word != "--confirm"]
+    sys.exit(main(SUITE if asked == sys.argv[1:] else CONFIRM, Path(__file__).resolve().parents[1], asked))
