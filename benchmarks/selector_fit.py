@@ -177,8 +177,10 @@ SUITE = Suite(
     quick={"context": 120, "tokens": 6, "texts": 4, "budgets": [40, 60], "recent": 16},
     body=body,
 )
-CONFIRM = replace(SUITE, name="selector_confirm", settings={**SUITE.settings, "texts": 20}, body=confirm)
+CONFIRM = replace(SUITE, name="selector_confirm", settings={**SUITE.settings, "texts": 16}, body=confirm)
+"""Passages lie at other places of the books than the 12 of the sweep."""
 
 if __name__ == "__main__":
-    asked = [word for word in sys.argv[1:] if word != "--confirm"]
-    sys.exit(main(SUITE if asked == sys.argv[1:] else CONFIRM, Path(__file__).resolve().parents[1], asked))
+    chosen = CONFIRM if "--confirm" in sys.argv else SUITE
+    rest = [argument for argument in sys.argv[1:] if argument != "--confirm"]
+    sys.exit(main(chosen, Path(__file__).resolve().parents[1], rest))
