@@ -34,7 +34,10 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.selector import Selector
 
 Constants = Mapping[str, float]
+START: Constants = {"age": 0.0}
+"""What the sweep began with, but for what `Selector` has anyway; b is -4 there by what was found."""
 DEFAULT = "default"
+"""The arm of these constants alone."""
 WITHOUT: dict[str, Constants] = {
     "none": {"most_prior": 0.0, "suppression": 0.0, "exclusivity": 0.0},
     "no prior": {"most_prior": 0.0},
@@ -73,7 +76,8 @@ def sweep(bench: Bench, passage: Passage, arms: Mapping[str, Constants]) -> dict
     for begin in range(0, len(asked), LANES):
         group = asked[begin : begin + LANES]
         readers = [
-            Reader(RecallBudget(1e-9, budget, 4, settings["recent"]), Selector(**arms[arm])) for arm, budget in group
+            Reader(RecallBudget(1e-9, budget, 4, settings["recent"]), Selector(**{**START, **arms[arm]}))
+            for arm, budget in group
         ]
         laws = slowfast_sweep(bench.llm, prompt, output, law, readers, shares=True)
         for (arm, budget), own in zip(group, laws, strict=True):
@@ -124,7 +128,10 @@ def body(bench: Bench) -> Findings:
     constants = fitted(halves(texts)[0])
     chosen = bench.cell(
         "chosen",
-        lambda: {"constants": constants, "arms": {name: asdict(Selector(**own)) for name, own in arms.items()}},
+        lambda: {
+            "constants": constants,
+            "arms": {name: asdict(Selector(**{**START, **own})) for name, own in arms.items()},
+        },
     )["constants"]
     if chosen:
         more = {FITTED[0]: chosen, FITTED[1]: {**chosen, "exclusivity": 0.0}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -58,7 +60,7 @@ def test_the_sibling_is_lossless(tiny, params, pacer_of):
 
 
 def test_slow_steps_come_at_sentence_ends_and_after_so_many(tiny):
-    did, out = steps(narrow(tiny, lossy="slowfast", draft_tokens=5), PROMPTS[0], SAMPLED)
+    did, out = steps(narrow(tiny, lossy="slowfast", draft_tokens=5), PROMPTS[0], replace(SAMPLED, seed=5))
     ends, tokens = sentence_ends(tiny.tokenizer), list(out.token_ids)
     assert did[0] == Did.PREFILL
     since, expected = 0, [Did.PREFILL]
@@ -66,6 +68,7 @@ def test_slow_steps_come_at_sentence_ends_and_after_so_many(tiny):
         slow = since == 5 or token in ends
         expected.append(Did.PLAIN if slow else Did.DRAFT)
         since = 0 if slow else since + 1
+    expected[-1] = Did.PLAIN  # no draft has room behind the last token
     assert did == expected
     assert any(token in ends for token in tokens[:-1]), "the text has a boundary, or this shows little"
 
