@@ -27,6 +27,7 @@ import numpy as np
 
 from glimpse import LLM, SamplingParams
 from glimpse.bench.environment import device_of, known_commit, source_root, versions
+from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.bench.stats import distinct_share
@@ -213,6 +214,12 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     """Trains, judges, writes the result."""
     options = parsed(argv)
+    with script_in(options.work, "block"):
+        run(options)
+
+
+def run(options: argparse.Namespace) -> None:
+    """All of it, in folders that no other run writes."""
     llm = LLM(
         options.model, drafter="none", pacer="fixed", device=options.device, max_batch_size=options.rows,
         max_context=options.tokens + 1024,

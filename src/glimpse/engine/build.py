@@ -92,8 +92,9 @@ def _refuse_dropping(pace: PaceContext, pacer: Pacer, options: EngineOptions) ->
     drops = not pacer.foretells if pace.drafts_at_once else pacer.rolls_back
     if drops and not pace.may_drop:
         raise ArgumentError(
-            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
-            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
+            f"acceptance {options.lossy or options.acceptance!r} holds only if all that drafter {options.drafter!r} "
+            f"drew is verified, and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or "
+            "'matched', or pacer 'fixed'"
         )
 
 
