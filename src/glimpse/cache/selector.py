@@ -59,16 +59,17 @@ class Selector:
 
     def scores(self, weights: Tensor, norms: Tensor | None) -> Tensor:
         """z [layers, kv_heads, J] of the weights [layers, kv_heads, queries, J] and the norms [layers, kv_heads, J]."""
-        fused = self._fused(weights)
+        fused = self.fused(weights)
         z = (self._mixed(fused, self._prior(fused, norms)) + _TINY).log()
         z = z - self.suppression * (neighbours(z, self.reach) - z).clamp_min(0)
         return z + self.exclusivity * torch.log_softmax(z, 1)
 
-    def _fused(self, weights: Tensor) -> Tensor:
+    def fused(self, weights: Tensor) -> Tensor:
+        """f [..., J] of the weights [..., queries, J]."""
         shares = _norm(weights)
         if self.power == 1:
-            return _norm(shares.mean(2))
-        return _norm(shares.pow(self.power).mean(2).pow(1 / self.power))
+            return _norm(shares.mean(-2))
+        return _norm(shares.pow(self.power).mean(-2).pow(1 / self.power))
 
     def _prior(self, fused: Tensor, norms: Tensor | None) -> Tensor:
         place = torch.linspace(0, 1, fused.shape[-1], device=fused.device)

@@ -75,6 +75,11 @@ class SlowFastDrafter(SparseDrafter):
         """What is worth reporting beyond the budget."""
         return {"recent": self.budget.recent}
 
+    @property
+    def selector(self) -> Selector:
+        """What chooses the sets."""
+        return self._selector
+
     def admit(self, rows: RowView) -> None:
         """Empty sets for each request."""
         for slot in rows.slots:

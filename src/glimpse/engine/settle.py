@@ -56,10 +56,8 @@ class Settler:
     def _trust(self, slot: int, logits: Tensor) -> Progress:
         """Commits one row's draft token; what its step wrote into the cache stays there."""
         parts, request, tokens = self._parts, self._running[slot], draft_tokens(self._parts.rows, slot)
-        commit = request.committer.commit(tokens)
+        commit = keep_trusted(request, tokens)
         kept = list(commit.token_ids)
-        request.clock.mark_tokens()
-        request.speculation.trusted += len(kept)
         record_logprobs(request, logits, [0], kept)
         parts.rows.commit(slot, kept, int(parts.rows.committed_len[slot]))
         parts.sampler.commit(slot, kept)
@@ -158,6 +156,14 @@ def _cut(
         weights = _path_importance(importance, spec, path[:accepted])
         outcome = Outcome(spec.slot, drafted, accepted, kept, weights, path[:accepted])
     return Progress(request, commit, accepted, drafted), outcome
+
+
+def keep_trusted(request: Request, tokens: list[int]) -> Commit:
+    """Commits what the committer keeps of tokens that nothing verified, and counts them."""
+    commit = request.committer.commit(tokens)
+    request.clock.mark_tokens()
+    request.speculation.trusted += len(commit.token_ids)
+    return commit
 
 
 def keep_tokens(

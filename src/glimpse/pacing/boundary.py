@@ -40,9 +40,14 @@ class BoundaryPacer(Pacer):
             )
         return cls(context.ends, cls.MOST if context.draft_tokens is None else context.draft_tokens)
 
+    @property
+    def ends(self) -> frozenset[int]:
+        """The ids that end a sentence."""
+        self._ends = self._ends or frozenset(self._find())
+        return self._ends
+
     def admit(self, rows: RowView) -> None:
         """Each begins at its prompt's end."""
-        self._ends = self._ends or frozenset(self._find())
         for slot, length in zip(rows.slots, rows.column(rows.rows.committed_len), strict=True):
             self._slow_at[slot] = length
 
@@ -68,7 +73,7 @@ class BoundaryPacer(Pacer):
             self._slow_at.pop(slot, None)
 
     def _decide(self, rows: RowView, slot: int, length: int, drafted: int, room: int) -> Action:
-        due = length - self._slow_at[slot] >= self.most or int(rows.rows.tokens[slot, length - 1]) in self._ends
+        due = length - self._slow_at[slot] >= self.most or int(rows.rows.tokens[slot, length - 1]) in self.ends
         if room > 0 and not due:
             return Action.DRAFT
         return Action.VERIFY if drafted or due else Action.PLAIN

@@ -1,9 +1,9 @@
 """Top-k on the device: which slots each draft row will read, per layer and key/value head.
 
-One program per segment (a layer, row and head). Rows that fit into registers go to `resident`. For longer ones the
-threshold is found digit by digit over the bits of the scores, which order like integers because no score is negative
-(radix select); then one pass writes what is kept, in order of position. Nothing is sorted, and nothing depends on the
-order in which threads arrive.
+One program per segment (a layer, row and head). Rows that fit into registers go to `resident`. For longer ones, and for
+scores in float32, the threshold is found digit by digit over the bits of the scores, which order like integers because
+no score is negative (radix select); then one pass writes what is kept, in order of position. Nothing is sorted, and
+nothing depends on the order in which threads arrive.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ from glimpse.errors import ArgumentError
 
 A_WARP = 2048
 """Positions whose scores the registers of one warp hold, two in each."""
-SCORE_BITS = tl.constexpr(15)
-"""Bits of a bfloat16 that is not negative."""
+SCORE_BITS = {torch.bfloat16: 15, torch.float32: 31}
+"""Bits of a score that is not negative."""
+WIDE_DIGIT = 8
+"""Bits that one pass decides of a float32."""
 
 
 @triton.jit
-def _bits_at(scores: tl.tensor, position: tl.tensor, scored: tl.tensor) -> tl.tensor:
+def _bits_at(scores: tl.tensor, position: tl.tensor, scored: tl.tensor, BITS: tl.constexpr) -> tl.tensor:
     """The scores' bits as int32; positions without a score, and NaN, count as 0."""
-    return bf16_bits(tl.load(scores + position, mask=position < scored, other=0.0).to(tl.float32))
+    score = tl.load(scores + position, mask=position < scored, other=0.0).to(tl.float32)
+    bits = bf16_bits(score)
+    if BITS == 31:
+        bits = tl.where(score > 0, score, 0.0).to(tl.int32, bitcast=True)
+    return bits
 
 
 @triton.jit
@@ -57,10 +63,11 @@ def _threshold(
     wanted: tl.tensor,
     BLOCK: tl.constexpr,
     DIGIT: tl.constexpr,
+    BITS: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
     """(bits of the `wanted`-th largest score among positions first..last - 1, how many equal to it are wanted)."""
     BINS: tl.constexpr = 1 << DIGIT
-    PASSES: tl.constexpr = (SCORE_BITS + DIGIT - 1) // DIGIT
+    PASSES: tl.constexpr = (BITS + DIGIT - 1) // DIGIT
     bins = tl.arange(0, BINS)
     prefix = tl.zeros((), tl.int32)
     for step in tl.static_range(PASSES):
@@ -68,7 +75,7 @@ def _threshold(
         counts = tl.zeros((BINS,), tl.int32)
         for start in range(first, last, BLOCK):
             position = start + tl.arange(0, BLOCK)
-            bits = _bits_at(scores, position, scored)
+            bits = _bits_at(scores, position, scored, BITS)
             inside = position < last
             if step > 0:
                 inside = inside & ((bits >> (shift + DIGIT)) == prefix)
@@ -102,6 +109,7 @@ def select_kernel(
     BLOCK: tl.constexpr,
     DIGIT: tl.constexpr,
     RUNNING: tl.constexpr,
+    BITS: tl.constexpr,
 ) -> None:
     """The slots of one segment; see `Selection` for the tensors."""
     segment = tl.program_id(0)
@@ -122,15 +130,15 @@ def select_kernel(
     lowest, ties = tl.zeros((), tl.int32), length
     room = budget - sinks - recent
     if length > budget:
-        lowest, ties = tl.full((), 0x7FFF, tl.int32), room
+        lowest, ties = tl.full((), (1 << BITS) - 1, tl.int32), room
         if room > 0:
-            lowest, ties = _threshold(scores, first, last, scored, room, BLOCK, DIGIT)
+            lowest, ties = _threshold(scores, first, last, scored, room, BLOCK, DIGIT, BITS)
     out = selected + segment.to(tl.int64) * CAPACITY
     table += row * table_stride
     tied, written = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
     for start in range(0, length, BLOCK):
         position = start + tl.arange(0, BLOCK)
-        bits = _bits_at(scores, position, scored)
+        bits = _bits_at(scores, position, scored, BITS)
         middle = (position >= first) & (position < last)
         equal = (middle & (bits == lowest)).to(tl.int32)
         rank = tied + tl.cumsum(equal, 0) - equal
@@ -179,16 +187,19 @@ class Selection:
         """Writes `selected` [layers, rows, kv_heads, capacity] int32 slots in order of position, and `counts` [rows].
 
         Of row r's `lengths` [rows] positions, `scored` [rows] have a score in `scores` [layers, rows, kv_heads,
-        max_len] bfloat16 (not negative; the rest counts as 0; max_len even). Selected are the sinks, the recent ones,
-        and the best of the rest (equal ones: the lowest position), `budgets` [rows] in all, or every position of a row
-        with fewer. Of a row of length 0 only its count is written.
+        max_len] bfloat16 or float32 (not negative; the rest counts as 0; max_len even). Selected are the sinks, the
+        recent ones, and the best of the rest (equal ones: the lowest position), `budgets` [rows] in all, or every
+        position of a row with fewer. Of a row of length 0 only its count is written.
         Integers are int32. With `running`, shaped like `scores`, and `decays` [rows] float32: running becomes
         decay * running + scores, and is what counts; a row's first selection has decay 0. Raises ArgumentError where
         the always selected ones do not fit, or for scores of another kind.
         """
         layers, rows, kv_heads, width = scores.shape
-        if scores.dtype != torch.bfloat16 or width % 2:
-            raise ArgumentError(f"scores of {width} {scores.dtype} numbers a head; give bfloat16, an even number")
+        bits = SCORE_BITS.get(scores.dtype, 0)
+        if not bits or width % 2:
+            raise ArgumentError(
+                f"scores of {width} {scores.dtype} numbers a head; give bfloat16 or float32, an even number"
+            )
         if self.sinks + self.recent > selected.shape[-1]:
             raise ArgumentError(
                 f"{selected.shape[-1]} places cannot hold {self.sinks} first and {self.recent} last positions"
@@ -200,17 +211,18 @@ class Selection:
             "RUNNING": running is not None,
         }  # fmt: skip
         whole, grid = padded(width, 64), (layers * rows * kv_heads,)
-        if whole <= self.resident:
+        if whole <= self.resident and scores.dtype is torch.bfloat16:
             warps, words = max(self.warps, whole // A_WARP), scores.view(torch.int32)
             kept = None if running is None else running.view(torch.int32)
             resident_kernel[grid](
                 words, kept, decays, *given, width // 2, *sizes, WORDS=whole // 2, num_warps=warps, **options
             )
         else:
-            block = min(self.block, whole)
+            digit = self.digit if scores.dtype is torch.bfloat16 else WIDE_DIGIT
             select_kernel[grid](
-                scores, running, decays, *given, width, *sizes, BLOCK=block, DIGIT=self.digit, num_warps=8, **options
-            )
+                scores, running, decays, *given, width, *sizes, BLOCK=min(self.block, whole), DIGIT=digit, BITS=bits,
+                num_warps=8, **options,
+            )  # fmt: skip
 
 
 def capacity(rows: int, kv_heads: int, layers: int, budget: int, device: torch.device | str) -> tuple[Tensor, Tensor]:

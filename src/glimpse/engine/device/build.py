@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.counted import CountedEngine
-from glimpse.engine.device.eligible import LONGEST, why_not_engine, why_not_request
+from glimpse.engine.device.eligible import LONGEST, trusted_of, why_not_engine, why_not_request
 from glimpse.engine.device.engine import DeviceEngine
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
 from glimpse.engine.device.tree_state import TreeState
+from glimpse.engine.device.trust_state import TrustState
 from glimpse.engine.face import EngineFace
 from glimpse.engine.memory import within_memory
 from glimpse.engine.options import EngineOptions
@@ -56,15 +59,19 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
         )
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
-    most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST))
+    trusted = trusted_of(parts)
+    most = 1 if trusted else max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST))
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
     if parts.drafter.needs_forward:
         places = max(budget.positions(host.width), budget.sinks + budget.recent)
         recall = DeviceRecall.empty(
-            spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device
+            spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device,
+            torch.bfloat16 if trusted is None else torch.float32,
         )  # fmt: skip
     core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
+    if trusted and recall:
+        core.trust = TrustState(rows, recall, pool.page_size, budget, *trusted, parts.sampler.vocab)
     return core

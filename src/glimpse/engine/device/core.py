@@ -13,6 +13,7 @@ from glimpse.engine.device.forward import FusedForward
 from glimpse.engine.device.settings import Learn, RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
 from glimpse.engine.device.tree_state import TreeState
+from glimpse.engine.device.trust_state import TrustState
 from glimpse.engine.device.window import ExactWindow
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import Decoder
@@ -55,6 +56,8 @@ class Core:
         self._decays = decays[:, None].repeat(1, rows.size)
         self.trees: TreeState | None = None
         """Where the rows verify draft trees."""
+        self.trust: TrustState | None = None
+        """Where what fast steps draw is output (lossy)."""
         self.want = torch.zeros(rows.size, dtype=torch.int32, device=device)
         """What each row does in a mixed step (`Want`)."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from glimpse.acceptance.exact import Coupled
+from glimpse.acceptance.relaxed.trust import Trust
+from glimpse.cache.selector import Selector
 from glimpse.drafting.drafter import mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.engine.parts import Parts
+from glimpse.pacing.boundary import BoundaryPacer
 from glimpse.sampling.params import ResolvedParams
 
 LONGEST = 63
@@ -32,9 +35,20 @@ def why_not_request(params: ResolvedParams) -> str | None:
     return f"{', '.join(found)} asked for" if found else None
 
 
+def trusted_of(parts: Parts) -> tuple[Selector, BoundaryPacer] | None:
+    """What chooses sets, and when, where what fast steps draw is output (lossy) and the device can do it."""
+    drafter, pacer = parts.drafter, parts.pacer
+    if not (isinstance(parts.acceptance, Trust) and isinstance(drafter, SlowFastDrafter)):
+        return None
+    # The device does not keep the norms of keys.
+    return (drafter.selector, pacer) if isinstance(pacer, BoundaryPacer) and not drafter.selector.key_norm else None
+
+
 def why_not_engine(parts: Parts) -> str | None:
     """Why nothing of these parts can run on the device; None if it can."""
     drafter, most = parts.drafter, parts.pacer.most
+    if isinstance(parts.acceptance, Trust):
+        return None if trusted_of(parts) else "a Slow-Fast Inference of other parts"
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
     if rider_of(drafter) is not None:

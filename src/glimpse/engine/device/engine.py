@@ -24,6 +24,7 @@ from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import Steps
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_reading import TreeReader
+from glimpse.engine.device.trust_pace import TrustPace
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -60,8 +61,10 @@ class DeviceEngine:
         known = parts.pacer.foretells
         self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
-        self._pace: Pace | OwnPace
-        if core.drafts and not known:
+        self._pace: Pace | OwnPace | TrustPace
+        if core.trust:
+            self._pace = TrustPace()
+        elif core.drafts and not known:
             self._pace = OwnPace(parts.pacer, core.rows.most)
         else:
             self._pace = Pace(parts.pacer, core.rows.most, drafts=core.drafts)

@@ -15,6 +15,7 @@ from glimpse.engine.device.mail import upload
 from glimpse.engine.device.mixed import Mixed
 from glimpse.engine.device.settings import Learn
 from glimpse.engine.device.tree_launch import TreeLauncher, TreeMove
+from glimpse.engine.device.trust_work import TrustWork
 from glimpse.engine.device.work import Work
 from glimpse.errors import GlimpseError
 
@@ -36,7 +37,8 @@ class Launcher:
         self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
         self._trees = TreeLauncher(core, core.trees) if core.trees else None
-        self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: Work(core, *key), self._drop)
+        made = TrustWork if core.trust else Work
+        self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: made(core, *key), self._drop)
         self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
     def draft(self, rows: int, steps: int) -> Ran:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,11 @@ QUERIES = 16
 """Last queries whose attention weights make the first recall set."""
 
 
+def summed(weights: Tensor) -> Tensor:
+    """The paper's statistic (SparseSpec-L, "sparse index")."""
+    return weights.sum(1)
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """Where a prompt leaves the importance of its positions."""
@@ -28,6 +34,8 @@ class Scores:
     """[layers, kv_heads, width], any float dtype."""
     reference: Tensor
     """[layers, heads] float32."""
+    fuse: Callable[[Tensor], Tensor] = summed
+    """[kv_heads, length] of the weights [kv_heads, queries, length] of the last queries, over a group's heads."""
 
 
 def chunk_of(pending: int, most: int = CHUNK) -> int:
@@ -62,7 +70,7 @@ def read(
     def mix(layer: int, q: Tensor) -> Tensor:
         keys, values = held(pool.keys[layer]), held(pool.values[layer])
         if scores is not None:
-            weigh(q[-QUERIES:], keys, scores.fresh[layer], scores.reference[layer])
+            weigh(q[-QUERIES:], keys, scores.fresh[layer], scores.reference[layer], scores.fuse)
         bias = causal_lower_right(stop - start, stop)
         mixed = F.scaled_dot_product_attention(
             q.transpose(0, 1)[None], keys[None], values[None], attn_mask=bias, enable_gqa=True
@@ -72,11 +80,13 @@ def read(
     return forward(forward.embed(tokens), positions, slots[start:], mix)
 
 
-def weigh(q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor) -> None:
+def weigh(
+    q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor, fuse: Callable[[Tensor], Tensor] = summed
+) -> None:
     """Writes the weights that queries [n, heads, dim], the last of `keys` [kv_heads, length, dim], give each position.
 
-    Summed over queries and the heads of a group into `scores` [kv_heads, width], zero beyond; the heads' mean
-    log-sum-exp into `reference` [heads]. The paper's statistic (SparseSpec-L, "sparse index").
+    Summed over the heads of a group, and over queries as `fuse` says, into `scores` [kv_heads, width], zero beyond; the
+    heads' mean log-sum-exp into `reference` [heads].
     """
     kv_heads, length, dim = keys.shape
     grouped = q.reshape(len(q), kv_heads, -1, dim).permute(1, 2, 0, 3).float() * dim**-0.5
@@ -84,5 +94,5 @@ def weigh(q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor) -> None:
     hidden = torch.ones(len(q), length, dtype=torch.bool, device=q.device).triu(length - len(q) + 1)
     logits.masked_fill_(hidden, -torch.inf)
     scores.zero_()
-    scores[:, :length] = torch.softmax(logits, -1).sum((1, 2))
+    scores[:, :length] = fuse(torch.softmax(logits, -1).sum(1))
     reference.copy_(torch.logsumexp(logits, -1).mean(-1).flatten())

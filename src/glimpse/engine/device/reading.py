@@ -8,7 +8,7 @@ from glimpse.cache.rows import Rows
 from glimpse.engine.device.bitwise import BitwiseReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import Mark, upload
-from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
+from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read, summed
 from glimpse.engine.device.prompt_topk import PromptTopK
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.watch import Did, Seen, Watch
@@ -62,7 +62,8 @@ class Reader:
 
     def _scores(self) -> Scores:
         row, recall = len(self._seats.taken), self._core.recall
-        return Scores(recall.fresh[:, row], recall.reference[:, row])
+        fuse = summed if self._core.trust is None else self._core.trust.fuse
+        return Scores(recall.fresh[:, row], recall.reference[:, row], fuse)
 
     def _throttle(self) -> Mark:
         """Waits for the part before the last one, so that what is said to be read nearly is; returns a mark."""

@@ -43,7 +43,9 @@ class Seats:
         device.length[row], device.drafted[row], device.limit[row] = length, 0, seat.request.limit
         self._set(device, row, seat.request)
         core.version += 1
-        if core.drafts:
+        if core.trust:
+            core.trust.begin(row, length)
+        elif core.drafts:
             core.begin(row, length)
         device.active[row] = 1
 
@@ -65,6 +67,8 @@ class Seats:
             self._core.rows.move(last, row)
             if self._core.drafts:
                 self._core.recall.move(last, row)
+            if self._core.trust:
+                self._core.trust.move(last, row)
             self.taken[row] = self.taken[last]
             self._core.version += 1
         self.taken.pop()

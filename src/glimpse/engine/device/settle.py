@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glimpse.acceptance.rule import trusts
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.engine.device.graphs import Ran
@@ -16,7 +17,7 @@ from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress
-from glimpse.engine.settle import keep_tokens
+from glimpse.engine.settle import keep_tokens, keep_trusted
 from glimpse.engine.watch import Did, Seen, Watch
 from glimpse.pacing.costs import StepLoad
 from glimpse.sampling.finite import not_finite
@@ -78,8 +79,11 @@ class Mirror:
         self._confidence[slots, :most] = letter.confidence[:count]
 
 
-def steps_of(launched: Launched) -> Iterator[Seen]:
-    """What the rows did, of what has arrived: of a round, its draft steps and its verification."""
+def steps_of(launched: Launched, *, trusted: bool = False) -> Iterator[Seen]:
+    """What the rows did, of what has arrived: of a round, its draft steps and its verification.
+
+    `trusted`: a token that was judged came of a fast step, and nothing judged it.
+    """
     rows = [row for row, seat in enumerate(launched.seats) if not seat.request.finished]
     slots = [launched.seats[row].slot for row in rows]
     requests = [launched.seats[row].request for row in rows]
@@ -89,10 +93,10 @@ def steps_of(launched: Launched) -> Iterator[Seen]:
         yield Seen(timed.begin, timed.end, slots, requests, [Did.DRAFT] * len(rows), none, none, timed.steps)
     if launched.verifies:
         counts, judged = launched.letter.counts[rows], launched.letter.judged[rows]
-        did = np.where(counts == 0, Did.DRAFT, np.where(judged > 0, Did.VERIFY, Did.PLAIN)).tolist()
-        yield Seen(
-            last.begin, last.end, slots, requests, did, np.where(counts > 0, judged, 0).tolist(), counts.tolist()
-        )
+        drafted = np.where((counts > 0) & (not trusted), judged, 0).tolist()
+        kind = Did.DRAFT if trusted else Did.VERIFY
+        did = np.where(counts == 0, Did.DRAFT, np.where(judged > 0, kind, Did.PLAIN)).tolist()
+        yield Seen(last.begin, last.end, slots, requests, did, drafted, counts.tolist())
 
 
 class DeviceSettler:
@@ -102,6 +106,7 @@ class DeviceSettler:
         """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step; `waits`: it waits for
         the host's drafts; `trees`: where these are trees."""
         self._parts, self._drafts, self._waits, self._trees = parts, drafts, waits, trees
+        self._trusts = trusts(parts.acceptance)
         self._mirror = Mirror(parts.rows)
         self.watch: Watch | None = None
         self.doubtful = False
@@ -113,7 +118,7 @@ class DeviceSettler:
         if self._trees and launched.trees:
             self._trees.arrived(launched.trees)
         if self.watch is not None:
-            for seen in steps_of(launched):
+            for seen in steps_of(launched, trusted=self._trusts):
                 self.watch(seen)
         self._count(launched)
         if self._drafts:
@@ -139,7 +144,8 @@ class DeviceSettler:
                 speculation.waiting_steps += launched.steps if self._waits else 0
             else:
                 speculation.eager_steps[ran.reason] += launched.steps
-        if not ran.fresh:
+        # What was read of the trusted rows is known to nobody but the device.
+        if not ran.fresh and not self._trusts:
             for timed in launched.timed:
                 self._parts.costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
 
@@ -152,6 +158,10 @@ class DeviceSettler:
             return []
         if self._drafts:
             request.speculation.draft_steps += drafted
+        if self._trusts and drafted:
+            commit = keep_trusted(request, letter.committed[row, :count].tolist())
+            outcomes.append(Outcome(seat.slot, 0, 0, list(commit.token_ids)))
+            return [Progress(request, commit, len(commit.token_ids))]
         depth = launched.trees.depths[row] if launched.trees else None
         commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1, depth)
         outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
@@ -170,7 +180,8 @@ class DeviceSettler:
     def _learn(self, outcomes: list[Outcome]) -> None:
         parts = self._parts
         view = RowView(parts.rows, tuple(outcome.slot for outcome in outcomes))
-        parts.pacer.observe(view, outcomes)
+        if not self._trusts:  # the device paces these rows
+            parts.pacer.observe(view, outcomes)
         for outcome in outcomes:
             self._mirror.commit(outcome.slot, outcome.tokens)
         if not self._drafts:

@@ -120,9 +120,9 @@ class DeviceRecall:
     """What draft rows read, and the statistics it is chosen from, for L layers."""
 
     scores: Tensor
-    """[L, B, kv_heads, width] bfloat16: running importance of each position."""
+    """[L, B, kv_heads, width] bfloat16 (float32 where a Selector chooses): running importance of each position."""
     fresh: Tensor
-    """[L, B, kv_heads, width] bfloat16: importance given by the last verification."""
+    """Like `scores`: importance given by the last verification."""
     slots: Tensor
     """[L, B, kv_heads, budget] int32: the chosen slots, sorted by position."""
     count: Tensor
@@ -134,13 +134,14 @@ class DeviceRecall:
 
     @classmethod
     def empty(
-        cls, layers: int, size: int, heads: int, kv_heads: int, width: int, budget: int, device: torch.device | str
-    ) -> DeviceRecall:
-        """Nothing chosen yet. The width is rounded up to whole words of 16 bytes."""
+        cls, layers: int, size: int, heads: int, kv_heads: int, width: int, budget: int, device: torch.device | str,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> DeviceRecall:  # fmt: skip
+        """Nothing chosen yet; scores in `dtype`. The width is rounded up to whole words of 16 bytes."""
         shape, width = (layers, size, kv_heads), -(-width // 8) * 8
         return cls(
-            scores=torch.zeros(*shape, width, dtype=torch.bfloat16, device=device),
-            fresh=torch.zeros(*shape, width, dtype=torch.bfloat16, device=device),
+            scores=torch.zeros(*shape, width, dtype=dtype, device=device),
+            fresh=torch.zeros(*shape, width, dtype=dtype, device=device),
             slots=torch.zeros(*shape, budget, dtype=torch.int32, device=device),
             count=torch.zeros(size, dtype=torch.int32, device=device),
             base=torch.zeros(size, dtype=torch.int32, device=device),
