@@ -226,6 +226,26 @@ def sample_case(dtype: torch.dtype) -> Case:
     return launch
 
 
+def trust_case(heads: int, kv_heads: int, dim: int, width: int) -> Case:
+    from glimpse.attention.triton.attention import HeadShape
+    from glimpse.attention.triton.fusion import Fusion
+    from glimpse.attention.triton.select import Selection
+    from glimpse.attention.triton.trusting import pace, passed
+    from glimpse.attention.triton.weights import weigh_rows
+
+    def launch() -> None:
+        ints, table = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 8, dtype=torch.int32)
+        weights, selected = torch.zeros(2, 2, kv_heads, width), torch.zeros(2, 2, kv_heads, 64, dtype=torch.int32)
+        q, keys = torch.zeros(2, 2, heads, dim, dtype=BF16), torch.zeros(2, kv_heads, 64, dim, dtype=BF16)
+        pace(torch.zeros(2, dtype=torch.int64), ints, ints, ints, torch.zeros(97, dtype=torch.uint8), 64, (ints,) * 4)
+        passed(*[ints] * 7, 64)
+        weigh_rows(HeadShape(heads, kv_heads, dim), 16, q, keys, table, ints, torch.zeros(2, 2, heads), weights)
+        Fusion(4, 32, 0.02, 0.5, 0.35, -4.0, 1.0, 0.0, 1)(weights, ints, ints, weights)
+        Selection(16, 4, 32)(weights, ints, ints, ints, table, selected, ints)
+
+    return launch
+
+
 BF16 = torch.bfloat16
 CASES: dict[str, Case] = {
     "decode-8b": attention_case(32, 8, 128, 1, False, BF16),
@@ -245,6 +265,8 @@ CASES: dict[str, Case] = {
     "rows": rows_case(),
     **{f"trees-8b-{queries}": trees_case(32, 8, 128, queries) for queries in (1, 9, 17, 33, 64)},
     **{f"trees-135m-{queries}": trees_case(9, 3, 64, queries) for queries in (1, 9, 17, 33, 64)},
+    "trust-8b": trust_case(32, 8, 128, 32768),
+    "trust-135m": trust_case(9, 3, 64, 8192),
     "sample": sample_case(BF16),
     "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),
