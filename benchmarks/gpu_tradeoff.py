@@ -1,14 +1,17 @@
-"""What lossy modes buy on a GPU, and what they cost: straying measured, speed reckoned from measured steps.
+"""What lossy modes buy on a GPU, and what they cost: straying measured, speed measured or reckoned from measured steps.
 
     PYTHONPATH=src:. python3 benchmarks/gpu_tradeoff.py --model demo.gguf --ids ids.npz \
         --cells 8000x16,24000x16,demo.gguf@1.7b:32000x16 --steps benchmarks/results/h200-decode.json \
+        --speed-cells 8000x16,8000x256,24000x16,24000x64,demo.gguf@1.7b:32000x16,demo.gguf@1.7b:32000x24 \
         --seconds 900 --out out --commit $(git rev-parse HEAD)
 
-Lossy modes run on the eager engine, without CUDA graphs, so their own tokens a second say nothing about what kernels
-and graphs would give: `tokens_per_s` is there, but the speed of a mode is reckoned from the plain, draft and verify
-steps that `glimpse bench decode` measured for the same cell, and from the drafts accepted (or steps trusted) here. A
-draft step that reads more positions than was measured lies on the line from that one to the plain step. Cells without
-steps get no reckoned speed. Ends by itself; the same command goes on where it stopped.
+`slowfast` runs as CUDA graphs, as plain and sparse decoding do: whole batches of `--speed-cells` are timed in these
+modes (`tradeoff_speed`), each cell by itself. Relaxed rules, and the sibling `slowfast-exact`, run on the eager engine,
+so their own tokens a second say nothing about what kernels and graphs would give: `tokens_per_s` is there, but the
+speed of a mode is reckoned from the plain, draft and verify steps that `glimpse bench decode` measured for the same
+cell, and from the drafts accepted (or steps trusted) here. A draft step that reads more positions than was measured
+lies on the line from that one to the plain step. Cells without steps get no reckoned speed. Ends by itself; the same
+command goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -25,23 +28,26 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.tradeoff_speed import speeds, table
 from glimpse.bench import environment
 from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import CellShape, parse_cell
-from glimpse.bench.floors import measure_machine
+from glimpse.bench.floors import Machine, measure_machine
 from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import Result, Table, read_result, write_result
 from glimpse.bench.tradeoff.measure import Effort, TradeoffMeasuring
-from glimpse.bench.tradeoff.modes import parse_mode
+from glimpse.bench.tradeoff.modes import Mode, parse_mode
 from glimpse.bench.tradeoff.tables import COLUMNS, targets
 from glimpse.bench.tradeoff.tables import tables as plain_tables
+from glimpse.engine.options import EngineOptions
 
 MODES = (
     "plain", "sparse@4", "sparse@8", "slowfast", "slowfast-exact", "cactus:1@8", "mentored:0.7@8", "typical:0.1@8",
     "cactus:10@8", "r-fuzzy:0.2@8", "cascade-tok:0.35@8", "ensemble:0.2@8", "top-k:2@8",
 )  # fmt: skip
+SPEED_MODES = "plain,sparse@4,sparse@8,slowfast"
 
 
 def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:
@@ -81,13 +87,12 @@ def measure(options: argparse.Namespace, journal: Journal, deadline: float) -> l
     """Every mode of every cell that the journal does not have; returns what there was no time for."""
     cuda = options.device == "cuda"
     models = Models(torch.bfloat16 if cuda else torch.float32, torch.device(options.device))
-    machine, left = measure_machine(models.device, models.dtype), list[str]()
+    machine = measure_machine(models.device, models.dtype)
+    left = measure_speeds(options, journal, models, deadline)
     for cell in options.cells.split(","):
         shape = parse_cell(cell, options.model, (8,))
         effort = Effort(context=shape.context, tokens=options.tokens, texts=options.texts, rows=shape.rows)
-        own = TradeoffMeasuring(
-            models, machine, Text(ids=options.ids), shape.model, options.budget, effort, options.fast_budget
-        )
+        own = measuring(options, models, machine, shape, effort)
         for mode in (parse_mode(text, 8) for text in options.modes.split(",")):
             key = f"{shape.name} {mode.name}"
             if key in journal.cells:
@@ -105,13 +110,51 @@ def measure(options: argparse.Namespace, journal: Journal, deadline: float) -> l
     return left
 
 
+def measuring(
+    options: argparse.Namespace, models: Models, machine: Machine, shape: CellShape, effort: Effort
+) -> TradeoffMeasuring:
+    """What the modes of a cell share."""
+    return TradeoffMeasuring(
+        models, machine, Text(ids=options.ids), shape.model, options.budget, effort, options.fast_budget
+    )
+
+
+def measure_speeds(options: argparse.Namespace, journal: Journal, models: Models, deadline: float) -> list[str]:
+    """Whole batches of `--speed-cells` that the journal does not have; returns what there was no time for."""
+    left, modes = list[str](), [parse_mode(text, 8) for text in options.speed_modes.split(",")]
+    for cell in filter(None, options.speed_cells.split(",")):
+        shape = parse_cell(cell, options.model, (8,))
+        key = f"{shape.name} speeds"
+        if key in journal.cells:
+            continue
+        if time.perf_counter() > deadline:
+            left.append(key)
+            continue
+        found = list[dict[str, Any]]()
+        asked = [(mode, budget_of(mode, options)) for mode in modes]
+        for own in speeds(models, Text(ids=options.ids), shape, asked, options.speed_tokens, options.turns):
+            speed = reckoned(own, steps_of(options.steps, shape), shape.context, own["budget"])
+            found.append(own if speed != speed else own | {"reckoned_speed": speed})
+            print(f"{key}: {own['mode']}, {own['speeds']} tokens/s, {own['graphs']:.2f} as graphs", flush=True)
+        journal.add(key, {"name": key, "measured": found})
+    return left
+
+
+def budget_of(mode: Mode, options: argparse.Namespace) -> int:
+    """Positions that a mode's draft steps read, its sinks and window at least."""
+    asked = options.fast_budget if mode.drafter == "slowfast" else options.budget
+    recall = EngineOptions(mode.drafter, budget_floor=asked).recall
+    return max(asked, recall.sinks + recall.recent)
+
+
 def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
     """The result file."""
     root = Path(__file__).resolve().parents[1]
     commit, dirty = environment.known_commit(root, options.commit)
     rows = [[cell["name"], f"{cell['reckoned_speed']:.2f}", f"{cell['tv']:.4f}", f"{cell['perplexity']:.2f}"]
             for cell in cells if "reckoned_speed" in cell]  # fmt: skip
-    shown = plain_tables(cells)
+    measured = [own for cell in cells for own in cell.get("measured", ())]
+    shown = plain_tables(cells) + ([table(measured)] if measured else [])
     if rows:
         shown.append(
             Table("Speed reckoned from measured steps", (COLUMNS[0], "speed / plain", "TV", "perplexity"), rows)
@@ -124,7 +167,18 @@ def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> R
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("cells", "tokens", "texts", "budget", "fast_budget", "modes")
+    names = (
+        "cells",
+        "tokens",
+        "texts",
+        "budget",
+        "fast_budget",
+        "modes",
+        "speed_cells",
+        "speed_modes",
+        "speed_tokens",
+        "turns",
+    )
     return {name: getattr(options, name) for name in names}
 
 
@@ -135,6 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ids", type=Path, required=True)
     parser.add_argument("--cells", required=True)
     parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--speed-cells", default="", help="whole batches whose tokens a second are measured")
+    parser.add_argument("--speed-modes", default=SPEED_MODES, help="of modes that run as graphs, plain first")
+    parser.add_argument("--speed-tokens", type=int, default=160)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=Path, help="result file of bench decode with these cells")
     parser.add_argument("--budget", type=int, default=512)
     parser.add_argument("--fast-budget", type=int, default=2308)

@@ -43,3 +43,24 @@ def test_runs_stops_and_goes_on(tmp_path, capsys):
     assert [cell["mode"] for cell in result.runs] == ["plain", "sparse@4", "slowfast", "cactus:1@4"]
     assert result.runs[2]["trusted"] > 0.3
     assert not any("reckoned_speed" in cell for cell in result.runs), "nobody gave the steps"
+
+
+def test_whole_batches_are_timed_beside_the_reckoned_speed(tmp_path):
+    folder = write_tiny_checkpoint(tmp_path / "model", max_position_embeddings=1024)
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "ids.npz", text=rng.integers(3, 250, 30_000))
+    argv = ["--model", str(folder), "--ids", str(tmp_path / "ids.npz"), "--cells", "64x1", "--modes", "plain",
+            "--speed-cells", "300x2", "--speed-modes", "plain,sparse@4,slowfast", "--speed-tokens", "8", "--turns", "1",
+            "--budget", "64", "--fast-budget", "280", "--tokens", "8", "--texts", "1", "--device", "cpu",
+            "--out", str(tmp_path / "out")]  # fmt: skip
+    assert gpu_tradeoff.main(argv) == 0
+    result = read_result(tmp_path / "out" / "cpu-tradeoff.json")
+    (found,) = [run["measured"] for run in result.runs if "measured" in run]
+    assert [own["mode"] for own in found] == ["plain", "sparse@4", "slowfast", "plain"]
+    assert all(speed > 0 for own in found for speed in own["speeds"])
+    assert [own["budget"] for own in found[1:3]] == [64, 280]
+    assert found[1]["accepted"] > 0
+    assert found[2]["trusted"] > 0.3
+    (shown,) = [table for table in result.tables if table.title == "Tokens a second, measured"]
+    assert shown.rows[0][3] == "1.00"
+    assert shown.rows[2][5] == "0.00", "nothing is a graph on a CPU"
