@@ -12,10 +12,11 @@ from tests.doubles import Fixed, with_parts
 from glimpse import acceptance
 from glimpse.acceptance.lossy import LOSSY
 from glimpse.acceptance.rule import trusts
+from glimpse.cache.selector import Selector
 from glimpse.cli import report
 from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import make_parts
-from glimpse.engine.device.eligible import why_not_engine
+from glimpse.engine.device.eligible import trusted_of, why_not_engine
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.llm import LLM
@@ -46,6 +47,7 @@ def test_every_lossless_configuration_is_lossless(tiny, tmp_path):
         assert parts.acceptance.lossless
         assert parts.drafter.lossless
         assert not trusts(parts.acceptance)
+        assert trusted_of(parts) is None, "no step of a GPU outputs what was not verified"
         assert type(parts.acceptance) is type(acceptance.resolve(rule or "coupled"))
     assert {name for part, name in built if part == "drafter"} == {*DRAFTERS.names()}
     assert {name for part, name in built if part == "pacer"} == {*PACERS.names()}
@@ -169,7 +171,6 @@ def test_a_fixed_draft_is_taken_where_the_rule_lets_it(tiny):
     ("options", "reason"),
     [
         ({"drafter": "sparse", "lossy": "cactus"}, "acceptance 'cactus'"),
-        ({"drafter": "slowfast", "lossy": "slowfast"}, "acceptance 'trust'"),
         ({"drafter": "slowfast"}, "pacer 'boundary' reads what was drafted"),
         ({"drafter": "slowfast", "pacer": "fixed"}, "drafter 'slowfast' feeds forwards of its own"),
         ({"drafter": "sparse", "pacer": "boundary"}, "pacer 'boundary' reads what was drafted"),
@@ -178,3 +179,11 @@ def test_a_fixed_draft_is_taken_where_the_rule_lets_it(tiny):
 def test_no_graph_of_a_gpu_runs_these(tiny, options, reason):
     """They run eagerly there, counted with the reason."""
     assert why_not_engine(make_parts(tiny.loaded, EngineOptions(**options))) == reason
+
+
+def test_slow_fast_inference_runs_as_graphs(tiny):
+    """With its own parts; a Selector that looks at keys does not."""
+    parts = make_parts(tiny.loaded, EngineOptions(drafter="slowfast", lossy="slowfast"))
+    assert why_not_engine(parts) is None
+    parts.drafter._selector = Selector(key_norm=1.0)
+    assert why_not_engine(parts) == "a Slow-Fast Inference of other parts"
