@@ -86,7 +86,8 @@ def _mixed_kernel(
     count = tl.where(end <= TOKENS, count, 0)
     begin = last + tl.where(drafts, have, 0)
     if token == 0:
-        tl.store(firsts + row, first, mask=there)
+        # Rows without a token may begin behind the last one, and kernels read there before they know.
+        tl.store(firsts + row, tl.minimum(first, TOKENS - 1), mask=there)
         tl.store(counts + row, tl.where(verifies, count, 0), mask=there)
         tl.store(full + row, tl.where(verifies & (count > 0), begin + count, 0), mask=there)
         tl.store(recalled + row, tl.where(drafts & (count > 0), begin + 1, 0), mask=there)

@@ -9,8 +9,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from glimpse.attention.triton.mixed import Want
+
 UNREAD = tl.constexpr(-1)
 """Fast steps of a row whose prompt has been read, and whose first token has not been written."""
+_DRAFT, _PLAIN = tl.constexpr(int(Want.DRAFT)), tl.constexpr(int(Want.PLAIN))
+_ADD, _ANEW = tl.constexpr(int(Want.ADD)), tl.constexpr(int(Want.ANEW))
 
 
 @triton.jit(do_not_specialize=["most"])
@@ -83,3 +87,72 @@ def passed(
     [B] int32 all. Rows that are `broken` learn nothing; a fast one is to step slowly next.
     """
     _passed_kernel[(len(lengths),)](lengths, fast, broken, since, learned, base, judged, most, num_warps=1)
+
+
+@triton.jit(do_not_specialize=["most", "tokens_stride"])
+def _bound_kernel(
+    tokens: tl.tensor,
+    length: tl.tensor,
+    drafted: tl.tensor,
+    active: tl.tensor,
+    limit: tl.tensor,
+    since: tl.tensor,
+    ends: tl.tensor,
+    want: tl.tensor,
+    tokens_stride: tl.tensor,
+    most: tl.tensor,
+) -> None:
+    row = tl.program_id(0)
+    have, last = tl.load(drafted + row), tl.load(length + row) - 1
+    newest = tl.minimum(tl.maximum(last + have, 0), tokens_stride - 1)
+    token = tl.load(tokens + row.to(tl.int64) * tokens_stride + newest)
+    due = (have >= most) | (tl.load(ends + token) != 0) | (last + have + 2 >= tl.load(limit + row))
+    wish = tl.where(due, _ANEW, _DRAFT)
+    wish = tl.where(tl.load(since + row) == UNREAD, _PLAIN, wish)
+    tl.store(want + row, wish * tl.load(active + row))
+
+
+def bound(
+    tokens: Tensor, length: Tensor, drafted: Tensor, active: Tensor, limit: Tensor, since: Tensor, ends: Tensor,
+    most: int, want: Tensor,
+) -> None:  # fmt: skip
+    """What each row wants (`Want`, [B] int32) where drafts are verified at boundaries: ANEW where the newest token,
+    drafted or committed, is one of the `ends`, after `most` drafts, and where there is no room for another; else DRAFT.
+
+    PLAIN of a row that has not written a token (`since`). `tokens` [B, width] int64; the rest [B] int32.
+    """
+    _bound_kernel[(len(length),)](
+        tokens, length, drafted, active, limit, since, ends, want, tokens.stride(0), most, num_warps=1
+    )
+
+
+@triton.jit
+def _learned_kernel(
+    want: tl.tensor,
+    counts: tl.tensor,
+    broken: tl.tensor,
+    scored: tl.tensor,
+    known: tl.tensor,
+    since: tl.tensor,
+    learned: tl.tensor,
+    base: tl.tensor,
+) -> None:
+    row = tl.program_id(0)
+    wrote, wish = tl.load(counts + row) > 0, tl.load(want + row)
+    # A row that broke takes a plain step, to show whether it was the draft.
+    after = tl.where(wrote, 0, tl.load(since + row))
+    tl.store(since + row, tl.where(tl.load(broken + row) > 0, UNREAD, after))
+    length = tl.where((wish >= _ADD) & (tl.load(known + row) > 0) & wrote, tl.load(scored + row), 0)
+    tl.store(learned + row, length)
+    tl.store(base + row, tl.where(length > 0, length, tl.load(base + row)))
+
+
+def learned_at(
+    want: Tensor, counts: Tensor, broken: Tensor, scored: Tensor, known: Tensor, since: Tensor, learned: Tensor,
+    base: Tensor,
+) -> None:  # fmt: skip
+    """After a step of `bound` rows was committed: writes what those that verified have `learned`, and their `base`.
+
+    [B] int32 all, as `commit` leaves them: the positions that were `scored` are those before the tokens verified.
+    """
+    _learned_kernel[(len(want),)](want, counts, broken, scored, known, since, learned, base, num_warps=1)

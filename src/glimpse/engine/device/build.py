@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import torch
 
+from glimpse.acceptance.rule import trusts
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.counted import CountedEngine
-from glimpse.engine.device.eligible import LONGEST, trusted_of, why_not_engine, why_not_request
+from glimpse.engine.device.eligible import LONGEST, slowfast_of, why_not_engine, why_not_request
 from glimpse.engine.device.engine import DeviceEngine
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
@@ -59,8 +60,16 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
         )
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
-    trusted = trusted_of(parts)
-    most = 1 if trusted else max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST))
+    trusted, verifies = slowfast_of(parts), not trusts(parts.acceptance)
+    if bitwise and trusted:
+        raise ArgumentError(
+            "exact 'bitwise' and pacer 'boundary' do not go together yet; use pacer 'fixed' with sparse"
+        )
+    most = (
+        1
+        if trusted and not verifies
+        else max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST))
+    )
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
     if parts.drafter.needs_forward:
@@ -73,5 +82,5 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
     if trusted and recall:
-        core.trust = TrustState(rows, recall, pool.page_size, budget, *trusted, parts.sampler.vocab)
+        core.trust = TrustState(rows, recall, pool.page_size, budget, *trusted, parts.sampler.vocab, verifies=verifies)
     return core

@@ -57,7 +57,7 @@ class Core:
         self.trees: TreeState | None = None
         """Where the rows verify draft trees."""
         self.trust: TrustState | None = None
-        """Where what fast steps draw is output (lossy)."""
+        """Where Slow-Fast Inference paces the rows."""
         self.want = torch.zeros(rows.size, dtype=torch.int32, device=device)
         """What each row does in a mixed step (`Want`)."""
 

@@ -35,10 +35,10 @@ def why_not_request(params: ResolvedParams) -> str | None:
     return f"{', '.join(found)} asked for" if found else None
 
 
-def trusted_of(parts: Parts) -> tuple[Selector, BoundaryPacer] | None:
-    """What chooses sets, and when, where what fast steps draw is output (lossy) and the device can do it."""
+def slowfast_of(parts: Parts) -> tuple[Selector, BoundaryPacer] | None:
+    """What chooses sets, and when, of Slow-Fast Inference and its lossless sibling where the device can do it."""
     drafter, pacer = parts.drafter, parts.pacer
-    if not (isinstance(parts.acceptance, Trust) and isinstance(drafter, SlowFastDrafter)):
+    if not (isinstance(parts.acceptance, Trust | Coupled) and isinstance(drafter, SlowFastDrafter)):
         return None
     # The device does not keep the norms of keys.
     return (drafter.selector, pacer) if isinstance(pacer, BoundaryPacer) and not drafter.selector.key_norm else None
@@ -47,8 +47,10 @@ def trusted_of(parts: Parts) -> tuple[Selector, BoundaryPacer] | None:
 def why_not_engine(parts: Parts) -> str | None:
     """Why nothing of these parts can run on the device; None if it can."""
     drafter, most = parts.drafter, parts.pacer.most
-    if isinstance(parts.acceptance, Trust):
-        return None if trusted_of(parts) else "a Slow-Fast Inference of other parts"
+    if slowfast_of(parts):
+        return None
+    if isinstance(drafter, SlowFastDrafter) and drafter.selector.key_norm:
+        return "a Selector that looks at the keys' norms"
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
     if rider_of(drafter) is not None:

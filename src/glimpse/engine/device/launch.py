@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from glimpse.attention.triton.mixed import Want
+from glimpse.engine.device.boundary_work import BoundaryWork
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Ran
 from glimpse.engine.device.kept import Kept
@@ -37,8 +38,8 @@ class Launcher:
         self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
         self._trees = TreeLauncher(core, core.trees) if core.trees else None
-        made = TrustWork if core.trust else Work
-        self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: made(core, *key), self._drop)
+        made = Work if core.trust is None else BoundaryWork if core.trust.verifies else TrustWork
+        self._works: Kept[tuple[int, int], Work | BoundaryWork] = Kept(WORKS, lambda key: made(core, *key), self._drop)
         self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
     def draft(self, rows: int, steps: int) -> Ran:
@@ -93,7 +94,7 @@ class Launcher:
     def _bucket(self, rows: int) -> int:
         return min(1 << (rows - 1).bit_length(), self._capacity)
 
-    def _work(self, rows: int, queries: int) -> Work:
+    def _work(self, rows: int, queries: int) -> Work | BoundaryWork:
         """The step of such rows, with the sampling settings that hold now."""
         work = self._works.get((self._bucket(rows), queries))
         work.renew()

@@ -59,7 +59,10 @@ class Mixed:
             self._record(made, picks)
         self._commit(made, picks)
         if learns:
-            core.choose_wanted()
+            self._choose()
+
+    def _choose(self) -> None:
+        self._core.choose_wanted()
 
     def _feed(self) -> MixedFed:
         rows, core = self._rows, self._core

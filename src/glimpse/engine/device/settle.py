@@ -10,6 +10,7 @@ import numpy as np
 from glimpse.acceptance.rule import trusts
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
+from glimpse.engine.device.eligible import slowfast_of
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.mail import Letter, Mark
 from glimpse.engine.device.seats import Seat
@@ -106,7 +107,7 @@ class DeviceSettler:
         """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step; `waits`: it waits for
         the host's drafts; `trees`: where these are trees."""
         self._parts, self._drafts, self._waits, self._trees = parts, drafts, waits, trees
-        self._trusts = trusts(parts.acceptance)
+        self._trusts, self._paced = trusts(parts.acceptance), slowfast_of(parts) is not None
         self._mirror = Mirror(parts.rows)
         self.watch: Watch | None = None
         self.doubtful = False
@@ -144,8 +145,8 @@ class DeviceSettler:
                 speculation.waiting_steps += launched.steps if self._waits else 0
             else:
                 speculation.eager_steps[ran.reason] += launched.steps
-        # What was read of the trusted rows is known to nobody but the device.
-        if not ran.fresh and not self._trusts:
+        # Which rows read everything, where the device paces them, was not known at the launch.
+        if not ran.fresh and not self._paced:
             for timed in launched.timed:
                 self._parts.costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
 
@@ -180,7 +181,7 @@ class DeviceSettler:
     def _learn(self, outcomes: list[Outcome]) -> None:
         parts = self._parts
         view = RowView(parts.rows, tuple(outcome.slot for outcome in outcomes))
-        if not self._trusts:  # the device paces these rows
+        if not self._paced:
             parts.pacer.observe(view, outcomes)
         for outcome in outcomes:
             self._mirror.commit(outcome.slot, outcome.tokens)

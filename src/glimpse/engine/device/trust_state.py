@@ -1,4 +1,4 @@
-"""Slow-Fast Inference on the device (lossy): where each row is between two slow steps, and the choice of its sets."""
+"""Slow-Fast Inference on the device: where each row is between two slow steps, and the choice of its sets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from glimpse.pacing.boundary import BoundaryPacer
 
 
 class TrustState:
-    """What `TrustWork` keeps of B rows beside `DeviceRows` and `DeviceRecall`, whose scores are float32."""
+    """What `TrustWork`, or `BoundaryWork`, keeps of B rows beside `DeviceRows` and `DeviceRecall`, whose scores are
+    float32."""
 
     def __init__(
         self, rows: DeviceRows, recall: DeviceRecall, page_size: int, budget: RecallBudget, selector: Selector,
-        pacer: BoundaryPacer, vocab: int,
+        pacer: BoundaryPacer, vocab: int, *, verifies: bool,
     ) -> None:  # fmt: skip
-        """Token ids are below `vocab`. The `selector` does not look at keys (`key_norm` 0)."""
+        """Token ids are below `vocab`. The `selector` does not look at keys (`key_norm` 0). `verifies`: drafts stay
+        drafts until the boundary (lossless); else they are output as they are drawn."""
         device = rows.tokens.device
         self._rows, self._recall, self._budget, self._selector = rows, recall, budget, selector
         self._select = Selection(page_size, budget.sinks, budget.recent)
@@ -29,7 +31,8 @@ class TrustState:
             budget.sinks, budget.recent, selector.most_prior, selector.suppression, selector.exclusivity,
             selector.age, selector.age_power, selector.end, selector.reach,
         )  # fmt: skip
-        self.most = pacer.most
+        self.verifies = verifies
+        self.most = min(pacer.most, rows.most) if verifies else pacer.most
         """Fast steps between two slow ones, at most."""
         self.since, self.learned = torch.zeros(2, rows.size, dtype=torch.int32, device=device).unbind()
         """[B] int32: fast steps since the last slow one. [B] int32: positions that a slow step has just weighed."""
