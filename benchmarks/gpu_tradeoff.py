@@ -5,13 +5,13 @@
         --speed-cells 8000x16,8000x256,24000x16,24000x64,demo.gguf@1.7b:32000x16,demo.gguf@1.7b:32000x24 \
         --seconds 900 --out out --commit $(git rev-parse HEAD)
 
-`slowfast` runs as CUDA graphs, as plain and sparse decoding do: whole batches of `--speed-cells` are timed in these
-modes (`tradeoff_speed`), each cell by itself. Relaxed rules, and the sibling `slowfast-exact`, run on the eager engine,
-so their own tokens a second say nothing about what kernels and graphs would give: `tokens_per_s` is there, but the
-speed of a mode is reckoned from the plain, draft and verify steps that `glimpse bench decode` measured for the same
-cell, and from the drafts accepted (or steps trusted) here. A draft step that reads more positions than was measured
-lies on the line from that one to the plain step. Cells without steps get no reckoned speed. Ends by itself; the same
-command goes on where it stopped.
+`slowfast` and its sibling run as CUDA graphs, as plain and sparse decoding do: whole batches of `--speed-cells` are
+timed in these modes (`tradeoff_speed`), each cell by itself. Relaxed rules run on the eager engine, so their own tokens
+a second say nothing about what kernels and graphs would give: `tokens_per_s` is there, but the speed of a mode is
+reckoned from the plain, draft and verify steps that `glimpse bench decode` measured for the same cell, and from the
+drafts accepted (or steps trusted) here. A draft step that reads more positions than was measured lies on the line from
+that one to the plain step. Cells without steps get no reckoned speed. Ends by itself; the same command goes on where it
+stopped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MODES = (
     "plain", "sparse@4", "sparse@8", "slowfast", "slowfast-exact", "cactus:1@8", "mentored:0.7@8", "typical:0.1@8",
     "cactus:10@8", "r-fuzzy:0.2@8", "cascade-tok:0.35@8", "ensemble:0.2@8", "top-k:2@8",
 )  # fmt: skip
-SPEED_MODES = "plain,sparse@4,sparse@8,slowfast"
+SPEED_MODES = "plain,sparse@4,sparse@8,slowfast,slowfast-exact"
 
 
 def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:

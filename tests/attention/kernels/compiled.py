@@ -230,7 +230,7 @@ def trust_case(heads: int, kv_heads: int, dim: int, width: int) -> Case:
     from glimpse.attention.triton.attention import HeadShape
     from glimpse.attention.triton.fusion import Fusion
     from glimpse.attention.triton.select import Selection
-    from glimpse.attention.triton.trusting import pace, passed
+    from glimpse.attention.triton.trusting import bound, learned_at, pace, passed
     from glimpse.attention.triton.weights import weigh_rows
 
     def launch() -> None:
@@ -239,6 +239,8 @@ def trust_case(heads: int, kv_heads: int, dim: int, width: int) -> Case:
         q, keys = torch.zeros(2, 2, heads, dim, dtype=BF16), torch.zeros(2, kv_heads, 64, dim, dtype=BF16)
         pace(torch.zeros(2, dtype=torch.int64), ints, ints, ints, torch.zeros(97, dtype=torch.uint8), 64, (ints,) * 4)
         passed(*[ints] * 7, 64)
+        bound(torch.zeros(2, 99, dtype=torch.int64), *[ints] * 5, torch.zeros(97, dtype=torch.uint8), 64, ints)
+        learned_at(*[ints] * 8)
         weigh_rows(HeadShape(heads, kv_heads, dim), 16, q, keys, table, ints, torch.zeros(2, 2, heads), weights)
         Fusion(4, 32, 0.02, 0.5, 0.35, -4.0, 1.0, 0.0, 1)(weights, ints, ints, weights)
         Selection(16, 4, 32)(weights, ints, ints, ints, table, selected, ints)

@@ -7,8 +7,9 @@ import torch
 
 from glimpse.attention.triton.attention import HeadShape
 from glimpse.attention.triton.fusion import Fusion
+from glimpse.attention.triton.mixed import Want
 from glimpse.attention.triton.select import Selection, capacity
-from glimpse.attention.triton.trusting import UNREAD, pace, passed
+from glimpse.attention.triton.trusting import UNREAD, bound, learned_at, pace, passed
 from glimpse.attention.triton.weights import weigh_rows
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.selector import Selector
@@ -131,6 +132,32 @@ def test_what_a_step_leaves(device):
     assert learned.tolist() == [0, 10, 0, 0, 0]
     assert base.tolist() == [5, 10, 5, 5, 5]
     assert judged.tolist() == [0, 0, 1, 1, 0]
+
+
+def test_who_verifies_at_a_boundary(device):
+    """Idle, unread, within a sentence, behind a drafted end, after a committed one, at the most, without room."""
+    tokens = torch.full((7, 20), 3, device=device)
+    tokens[3, 11], tokens[4, 9] = 5, 5
+    length, drafted = ints([10] * 7, device), ints([1, 0, 1, 2, 0, 4, 1], device)
+    active, limit = ints([0, 1, 1, 1, 1, 1, 1], device), ints([20, 20, 13, 20, 20, 20, 12], device)
+    since, want = ints([0, UNREAD.value, 0, 0, 0, 0, 0], device), ints([9] * 7, device)
+    ends = torch.zeros(9, dtype=torch.uint8, device=device)
+    ends[5] = 1
+    bound(tokens, length, drafted, active, limit, since, ends, 4, want)
+    assert want.tolist() == [Want.IDLE, Want.PLAIN, Want.DRAFT, Want.ANEW, Want.ANEW, Want.ANEW, Want.ANEW]
+
+
+def test_what_a_verification_leaves(device):
+    """A row that drafted, an unread one, one that verified, one that found no room, one that broke, one at its end."""
+    want = ints([Want.DRAFT, Want.PLAIN, Want.ANEW, Want.ANEW, Want.ANEW, Want.ANEW], device)
+    counts, broken = ints([0, 1, 3, 0, 0, 2], device), ints([0, 0, 0, 0, 1, 0], device)
+    scored, known = ints([9] * 6, device), ints([0, 10, 12, 0, 9, 0], device)
+    since, learned = ints([0, UNREAD.value, 0, 0, 0, 0], device), ints([7] * 6, device)
+    base = ints([5] * 6, device)
+    learned_at(want, counts, broken, scored, known, since, learned, base)
+    assert since.tolist() == [0, 0, 0, 0, UNREAD.value, 0]
+    assert learned.tolist() == [0, 0, 9, 0, 0, 0]
+    assert base.tolist() == [5, 5, 9, 5, 5, 5]
 
 
 def test_the_selectors_constants_are_the_kernels():

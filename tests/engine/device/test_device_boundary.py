@@ -32,10 +32,10 @@ def sibling(llm, make, budget=NARROW, **options):
 
 
 def test_rows_verify_at_their_own_boundaries(llm):
-    """Four requests over three rows, drafts of five at most; the text is plain decoding's."""
+    """Four requests over three rows, drafts of three at most; the text is plain decoding's."""
     free = llm.loaded.pool.free_pages
-    prompts, params = prompts_of(llm, 20, 49, 33, 12), params_of(9, 12, 10, 8)
-    device = sibling(llm, device_engine, draft_tokens=5).generate(prompts, params)
+    prompts, params = prompts_of(llm, 20, 49, 33, 12), params_of(6, 8, 6, 4)
+    device = sibling(llm, device_engine, draft_tokens=3).generate(prompts, params)
     assert ids_of(device) == ids_of(llm.generate(prompts, params))
     for mine in device:
         assert 0 < mine.speculation.drafted == mine.speculation.draft_steps
@@ -48,7 +48,7 @@ def test_rows_verify_at_their_own_boundaries(llm):
 def test_where_drafts_read_everything_the_rounds_are_the_eager_engines(llm):
     """All drafts are accepted, and rounds end where the eager engine's do."""
     everything = RecallBudget(share=0.01, floor=260, sinks=4, recent=256)
-    prompts, params = prompts_of(llm, 1, 40), params_of(12, 12)
+    prompts, params = prompts_of(llm, 1, 40), params_of(8, 8)
     eager, device = (
         sibling(llm, make, budget=everything, draft_tokens=4).generate(prompts, params)
         for make in (Engine, device_engine)
@@ -62,7 +62,7 @@ def test_where_drafts_read_everything_the_rounds_are_the_eager_engines(llm):
 def test_rows_without_room_in_a_step_wait(llm, monkeypatch):
     """Room for one row's verification and hardly more."""
     monkeypatch.setattr(boundary_work, "ROOM", 0)
-    prompts, params = prompts_of(llm, 20, 33, 40), params_of(6, 7, 6)
+    prompts, params = prompts_of(llm, 20, 33, 40), params_of(3, 4, 3)
     device = sibling(llm, device_engine, draft_tokens=2).generate(prompts, params)
     assert ids_of(device) == ids_of(llm.generate(prompts, params))
 
@@ -71,7 +71,7 @@ def test_a_draft_that_is_not_finite_is_dropped(llm):
     device = sibling(llm, device_engine, draft_tokens=4)
     engine, pool = device._engine, llm.loaded.pool
     held = pool.values[:, :, -16:].clone()
-    (request,) = device._requests(prompts_of(llm, 33), params_of(8))
+    (request,) = device._requests(prompts_of(llm, 33), params_of(6))
     engine.add(request)
     for _ in range(3):
         engine.step()
@@ -81,4 +81,4 @@ def test_a_draft_that_is_not_finite_is_dropped(llm):
         engine.step()
     pool.values[:, :, -16:] = held
     assert request.error is None
-    assert list(request.committer.token_ids) == ids_of(llm.generate(prompts_of(llm, 33), params_of(8)))[0]
+    assert list(request.committer.token_ids) == ids_of(llm.generate(prompts_of(llm, 33), params_of(6)))[0]
