@@ -49,3 +49,18 @@ def test_the_usual_engine_runs_it_as_graphs(llms, pages):
     found = fast.generate(prompts_of(cpu, 40, 80), params_of(0.8, 24, 24))
     assert ids_of(found) == ids_of(cpu.generate(prompts_of(cpu, 40, 80), params_of(0.8, 24, 24)))
     assert all(own.speculation.graph_steps and not own.speculation.eager_steps for own in found)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_siblings_text_is_plain_decodings(llms, pages, temperature):
+    cpu, gpu = llms
+    prompts = prompts_of(cpu, 40, 47, 100, 17, 80, 33)
+    params = params_of(temperature, 24, 5, 40, 12, 24, 9)
+    other = gpu.variant(drafter="slowfast", pacer=None, draft_tokens=5)
+    parts = replace(make_parts(gpu.loaded, other.options), budget=NARROW)
+    parts.drafter._budget = NARROW
+    other._engine = device_engine(parts, other.options)
+    found = other.generate(prompts, params)
+    assert ids_of(found) == ids_of(cpu.generate(prompts, params))
+    assert sum(own.speculation.accepted for own in found) > 0
+    assert all(own.speculation.graph_steps and not own.speculation.eager_steps for own in found)
