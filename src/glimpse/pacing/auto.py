@@ -31,6 +31,8 @@ from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
+WARY = 1
+"""Times that drafting counts as not having paid for a row that comes into a batch: what nodes cost there is a guess."""
 LOOK = 8
 """Tokens between looks at a row's choice."""
 HOPE = 0.92
@@ -89,7 +91,8 @@ class AutoPacer:
             self._lookout.open()
         for slot in rows.slots:
             names = [name for name in self.drafter.candidates if name not in (PLAIN, SELF)]
-            self._rows[slot] = Row(Chooser(PLAIN), {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names})
+            shadows = {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names}
+            self._rows[slot] = Row(Chooser(PLAIN, failures=0 if alone else WARY), shadows)
             if alone:
                 self._open(slot, self._speeds(rows.rows_of(slot), slot, self._rows[slot].shadows), least=0.0)
 
