@@ -140,7 +140,7 @@ def _written(requests: Sequence[Request]) -> int:
 def _row(name: str, request: Request) -> dict[str, Any]:
     own = request.speculation
     rounds = own.rounds + own.plain_steps
-    return {"set": name, "rounds": rounds, "accepted": own.accepted, "drafted": own.drafted,
+    return {"set": name, "rounds": rounds, "plain": own.plain_steps, "accepted": own.accepted, "drafted": own.drafted,
             "graph_steps": own.graph_steps, "eager_steps": dict(own.eager_steps)}  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from glimpse.bench.runner import Bench, Findings, Suite, add_options, main
 from glimpse.bench.texts import digest, everyday_prompts
 from glimpse.bench.twin import Twin
 from glimpse.drafting import DRAFTERS
+from glimpse.drafting.drafter import Drafter
 from glimpse.errors import GlimpseError
 
 MODES = {
@@ -45,8 +46,8 @@ Run = dict
 
 def pacer_of(drafter: str) -> str:
     offered = DRAFTERS.get(drafter)
-    own: str | None = getattr(offered, "paced_by", getattr(offered, "usual_pacer", None))
-    return own or PACERS.get(drafter, "marginal")
+    own = None if offered.usual_pacer == Drafter.usual_pacer else offered.usual_pacer
+    return offered.paced_by or own or PACERS.get(drafter, "marginal")
 
 
 def ours(llm: LLM, ids: list[int], mode: str, tokens: int) -> Run:
@@ -159,7 +160,7 @@ def arms_of(text: str | None) -> list[str]:
 
     Not those that were trained for one model: they need a file.
     """
-    untrained = [name for name in DRAFTERS.names() if not getattr(DRAFTERS.get(name), "takes_adapter", False)]
+    untrained = [name for name in DRAFTERS.names() if not DRAFTERS.get(name).needs_adapter]
     every = [*untrained, *TWINS]
     asked = every if text is None else text.split(",")
     unknown = [name for name in asked if name not in every]

@@ -172,7 +172,8 @@ class LLM:
     def settings(self) -> dict[str, object]:
         """Every effective setting of the engine."""
         parts = self._engine.parts
-        recalls = parts.drafter.needs_forward or getattr(parts.drafter, "recalls", False)
+        recalls = parts.drafter.needs_forward or parts.drafter.recalls
+        adapter = self.options.adapter if parts.drafter.takes_adapter else None
         return {
             "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
@@ -183,8 +184,8 @@ class LLM:
             "budget": parts.budget.share if recalls else None,
             "budget_floor": parts.budget.floor if recalls else None,
             "suffix_store": self.options.suffix_store,
-            "adapter": self.options.adapter,
-            "block_mode": self.options.block_mode or ("auto" if self.options.adapter else None),
+            "adapter": adapter,
+            "block_mode": (self.options.block_mode or "auto") if adapter else None,
             "exact": self.options.exact,
             "reserve": self.options.reserve,
             "prefix_reuse": self.options.prefix_reuse,
@@ -195,7 +196,7 @@ class LLM:
             "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
-            **getattr(parts.drafter, "settings", {}),
+            **parts.drafter.settings,
             **self._engine.facts,
         }
 

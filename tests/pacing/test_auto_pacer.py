@@ -25,13 +25,7 @@ from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.pacer import PaceContext
 
 VOCAB = 20_000
-
-
-@pytest.fixture(autouse=True)
-def still(monkeypatch):
-    clock = SimpleNamespace(perf_counter=lambda: 0.0)
-    for room in ("pacing.auto", "pacing.auto_lookout", "drafting.auto"):
-        monkeypatch.setattr(f"glimpse.{room}.time", clock)
+pytestmark = pytest.mark.usefixtures("still")
 
 
 def answer(prompt: list[int], output: list[int]) -> Answer:

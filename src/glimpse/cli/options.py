@@ -77,6 +77,10 @@ class ModelOptions:
     budget: Annotated[
         float | None, option(_MODEL, "Share of the context that drafter sparse reads. Default: 0.1.", "--budget")
     ] = None
+    budget_floor: Annotated[
+        int | None,
+        option(_MODEL, "Positions that it reads at least. Default: 256; drafter slowfast 2,308.", "--budget-floor"),
+    ] = None
     refresh_sets: Annotated[
         str | None, option(_MODEL, "How drafter refresh chooses sets: heads, pages. Default: heads.", "--refresh-sets")
     ] = None
@@ -84,7 +88,12 @@ class ModelOptions:
         int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
     ] = None
     adapter: Annotated[
-        str | None, option(_MODEL, "The file of drafter block; glimpse train block makes it.", "--adapter")
+        str | None,
+        option(
+            _MODEL,
+            "The file of drafter block, or for auto to choose it too; glimpse train block makes it.",
+            "--adapter",
+        ),
     ] = None
     block_mode: Annotated[
         str | None,

@@ -1,11 +1,11 @@
 """The pacer of the drafter `auto`: who drafts for each row, by expected tokens per second, and how far.
 
 Speeds are over plain decoding, whose step is measured. A host drafter's comes from its rounds, those that ran and those
-of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`).
-The choice follows `auto_choice`. Nodes of trees are priced by `marginal`, lengths of self-drafted chains by `entropy`.
-What looking costs is bounded: shadows take a small share of the time (`auto_lookout`), and a row that does not draft is
-looked at only every few tokens. In a batch, where a token costs a larger part of a step, nobody drafts before some row
-has seen that it pays (`auto_batch`).
+of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`);
+that of blocks from their own rounds (`auto_block`). The choice follows `auto_choice`. Nodes of trees are priced by
+`marginal`, lengths of self-drafted chains by `entropy`. What looking costs is bounded: shadows take a small share of
+the time (`auto_lookout`), and a row that does not draft is looked at only every few tokens. In a batch, where a token
+costs a larger part of a step, no source drafts before some row has seen that it pays (`auto_batch`).
 """
 
 from __future__ import annotations
@@ -15,31 +15,35 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.auto import PLAIN, SELF, AutoDrafter
+from glimpse.drafting.auto import BLOCK, PLAIN, SELF, AutoDrafter
 from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.errors import ArgumentError
 from glimpse.pacing.auto_batch import Common
+from glimpse.pacing.auto_block import round_steps
 from glimpse.pacing.auto_choice import ENTER, Chooser
 from glimpse.pacing.auto_lookout import Lookout
-from glimpse.pacing.auto_row import Row
+from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.marginal import MarginalPacer
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
-WARY = 1
-"""Times that drafting counts as not having paid for a row that comes into a batch: what nodes cost there is a guess."""
+WARY = 4
+"""Times that drafting counts as not having paid for a row of a batch: what nodes cost there is a guess at first, and what one
+row saves is worth its share of a step only where another request waits for its place."""
 LOOK = 8
 """Tokens between looks at a row's choice."""
+APART = (PLAIN, SELF, BLOCK)
+"""Candidates that are no source on the host, and so have no shadow."""
 HOPE = 0.92
 """Chance of acceptance that a trial of the self drafter begins with."""
 
 
-class AutoPacer:
+class AutoPacer(Pacer):
     """Chooses among the candidates of an `AutoDrafter`, which it is given after it was built (`attach`)."""
 
     name = "auto"
@@ -55,7 +59,7 @@ class AutoPacer:
         chains = min(asked, EntropyPacer.DEFAULT_MOST)
         self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
         self._drafter: AutoDrafter | None = None
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, AutoRow] = {}
         self._host, self._spent, self._seen = 0.0, 0.0, 0.0
         """Seconds of the host: a row's round, its moving average; all rounds so far; those of the steps before."""
         self._idle = 0.0
@@ -81,6 +85,11 @@ class AutoPacer:
             raise AssertionError("pacer 'auto' was given no drafter")
         return self._drafter
 
+    @property
+    def plain_is_unknown(self) -> bool:
+        """See `MarginalPacer.plain_is_unknown`."""
+        return self._trees.plain_is_unknown
+
     def admit(self, rows: RowView) -> None:
         """The first choice of a request that is alone: the best by the guesses, and by the prices of self drafting at
         this length. Others wait for the first look, which knows the batch."""
@@ -90,11 +99,11 @@ class AutoPacer:
         if not self._rows:
             self._lookout.open()
         for slot in rows.slots:
-            names = [name for name in self.drafter.candidates if name not in (PLAIN, SELF)]
-            shadows = {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names}
-            self._rows[slot] = Row(Chooser(PLAIN, failures=0 if alone else WARY), shadows)
+            names = [name for name in self.drafter.candidates if name not in APART]
+            row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names})
+            self._rows[slot] = row
             if alone:
-                self._open(slot, self._speeds(rows.rows_of(slot), slot, self._rows[slot].shadows), least=0.0)
+                self._open(slot, self._speeds(rows.rows_of(slot), row))
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Rows choose, then draft, verify or decode plainly."""
@@ -129,10 +138,11 @@ class AutoPacer:
         begun = time.perf_counter()
         asked = [outcome for outcome in outcomes if self._rows[outcome.slot].asked]
         drafting = self._apart(asked, lambda name: name not in (PLAIN, SELF))
+        hosted = self._apart(asked, lambda name: name not in APART)
         self._trees.observe(rows, drafting)
         self._chains.observe(rows, self._apart(asked, lambda name: name == SELF))
         self._spent += time.perf_counter() - begun
-        self._time_host(len(drafting), plain=not any(outcome.drafted for outcome in outcomes))
+        self._time_host(len(hosted), plain=not any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if row.market is not None and outcome.tokens:
@@ -169,30 +179,40 @@ class AutoPacer:
         row.next_look = position + LOOK
         plain, begin, node = self._trees.shares(length)
         row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
-        if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
-            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
-            self._chains.hope(slot, HOPE)
+        self._hope(slot, row, position, length)
         row.compare()
         if len(rows) > 1:
             self._common.tell(row)
-        speeds = self._speeds(rows.rows_of(slot), slot, row.shadows)
+        speeds = self._speeds(rows.rows_of(slot), row)
         changed = row.told and row.chooser.decide(position, speeds)
         if changed:
             self._take(slot, row.chooser.current)
-        elif not row.told:
-            self._open(slot, speeds, least=ENTER if len(rows) > 1 else 0.0)
+        elif not row.told and len(rows) > 1:
+            row.chooser.failures = WARY
+            self._open(slot, speeds, least=ENTER)
         if not changed and row.told:
             return None
         row.told = True
         return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
 
-    def _speeds(self, row: RowView, slot: int, shadows: dict[str, Shadow]) -> dict[str, float]:
-        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in shadows.items()}
+    def _hope(self, slot: int, row: AutoRow, position: int, length: int) -> None:
+        """Those without a shadow are thought well of, blocks at the first look and all of them at a trial."""
+        trial = position >= row.trial and row.chooser.current not in (SELF, BLOCK)
+        if trial:
+            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
+            self._chains.hope(slot, HOPE)
+        if row.market is not None and self.drafter.block is not None and (trial or not row.told):
+            row.blocks.hope(self._costs, row.market, self.drafter.head.size, length)
+
+    def _speeds(self, view: RowView, row: AutoRow) -> dict[str, float]:
+        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in row.shadows.items()}
         if SELF in self.drafter.candidates:
-            speeds[SELF] = self._chains.speeds(row)[0]
+            speeds[SELF] = self._chains.speeds(view)[0]
+        if BLOCK in self.drafter.candidates:
+            speeds[BLOCK] = row.blocks.score.speed
         return speeds
 
-    def _open(self, slot: int, speeds: dict[str, float], *, least: float) -> None:
+    def _open(self, slot: int, speeds: dict[str, float], *, least: float = 0.0) -> None:
         """The first choice: the fastest, if it is faster than `least`."""
         best = max(speeds, key=lambda name: speeds[name])
         chooser = self._rows[slot].chooser
@@ -204,9 +224,11 @@ class AutoPacer:
         if name in row.shadows:
             row.shadows[name].sleep()
             self._trees.adopt(slot, row.shadows[name].trust)
+        elif name == BLOCK:
+            self._trees.adopt(slot, row.blocks.trust)
         self.drafter.choose(slot, name)
 
-    def _score(self, rows: RowView, row: Row, market: Market, outcome: Outcome) -> None:
+    def _score(self, rows: RowView, row: AutoRow, market: Market, outcome: Outcome) -> None:
         name, taken = row.chooser.current, market.steps(outcome.drafted, self._host)
         if outcome.drafted and len(rows) == 1:
             # Steps of few nodes may take longer than the line through all steps says.
@@ -216,6 +238,10 @@ class AutoPacer:
             taken = (measured + aside) / market.plain if measured else taken
         if name == SELF:
             taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
+        if name == BLOCK:
+            length = int(rows.rows.committed_len[outcome.slot])
+            taken = round_steps(self._costs, market, outcome, self.drafter.head.size, length)
+            row.blocks.add(outcome, taken)
         if name in row.shadows:
             row.shadows[name].score.add(len(outcome.tokens), taken)
         if name != PLAIN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from glimpse.pacing.auto_row import Row
+from glimpse.pacing.auto_row import AutoRow
 
 DOUBT = 32.0
 """Plain steps without gain that every drafter's record begins with: one row's few good rounds are no reason for all."""
@@ -18,14 +18,14 @@ class Common:
     It is made of what these rows saw, weighted by how much that is; a request that has left is no part of it.
     """
 
-    def __init__(self, rows: Mapping[int, Row]) -> None:
+    def __init__(self, rows: Mapping[int, AutoRow]) -> None:
         self._rows, self._speeds, self._age = rows, dict[str, float](), AGE
 
     def step(self) -> None:
         """The batch has taken a step."""
         self._age += 1
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: AutoRow) -> None:
         """A row's guesses become what its batch knows."""
         if self._age >= AGE:
             self._speeds, self._age = {name: self._mean(name) for name in row.shadows}, 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.auto import PLAIN, AutoDrafter
-from glimpse.pacing.auto_row import Row
+from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market
 
 STRETCH, STRETCH_SECONDS = 16, 0.004
@@ -37,7 +37,7 @@ class Lookout:
         """So long was decoded."""
         self._credit += SHARE * seconds
 
-    def wake(self, drafter: AutoDrafter, view: RowView, slot: int, rows: Mapping[int, Row]) -> None:
+    def wake(self, drafter: AutoDrafter, view: RowView, slot: int, rows: Mapping[int, AutoRow]) -> None:
         """All shadows of a row where there is credit for them; where nobody drafts and there is less, the sentinel.
 
         Rows of a batch take turns: the one whose shadows followed least often is next.
@@ -58,7 +58,9 @@ class Lookout:
             row.shadows[name].wake(reader)
             self._charge(row, time.perf_counter() - begun)
 
-    def follow(self, drafter: AutoDrafter, slot: int, row: Row, tokens: list[int], market: Market, host: float) -> None:
+    def follow(
+        self, drafter: AutoDrafter, slot: int, row: AutoRow, tokens: list[int], market: Market, host: float
+    ) -> None:
         """A row's next tokens; see `Shadow.follow`."""
         if not row.awake:
             return
@@ -75,7 +77,7 @@ class Lookout:
         if not row.awake and not row.alone:
             self._stretch = row.cost
 
-    def _charge(self, row: Row, seconds: float) -> None:
+    def _charge(self, row: AutoRow, seconds: float) -> None:
         self._credit -= seconds
         row.cost += seconds
         self.looked += seconds

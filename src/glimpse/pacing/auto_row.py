@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from glimpse.pacing.auto_block import Blocks
 from glimpse.pacing.auto_choice import Chooser
 from glimpse.pacing.auto_shadow import Market, Shadow
 
 TRIAL = 768
-"""Tokens after which the self drafter is thought well of again (`HOPE`); twice as many each time that it fails."""
+"""Tokens after which who cannot be shadowed is thought well of again; twice as many each time that it fails."""
 
 
 @dataclass(slots=True)
-class Row:
+class AutoRow:
     """A row's choice, the shadows beside it, and what they may cost."""
 
     chooser: Chooser
     shadows: dict[str, Shadow]
+    blocks: Blocks = field(default_factory=Blocks)
     market: Market | None = None
     next_look: int = 0
     asked: bool = False
@@ -34,7 +36,7 @@ class Row:
     anchor: float = 0.0
     """Speed of who drafts when the others were last compared with it."""
     trial: int = TRIAL
-    """Position from which on the self drafter may be tried again."""
+    """Position from which on those without a shadow may be tried again."""
     wait: int = TRIAL
 
     def compare(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
@@ -57,7 +57,7 @@ class RacerSource:
             self._suffix.learn(committed)
 
 
-class RacerDrafter:
+class RacerDrafter(Drafter):
     """RACER, arXiv 2604.14885, for rows whose drafts are made on the host."""
 
     name = "racer"
