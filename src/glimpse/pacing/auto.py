@@ -33,8 +33,8 @@ from glimpse.speculation import Choice
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
 WARY = 4
-"""Times that drafting counts as not having paid for a row of a batch: what nodes cost there is a guess at first, and what one
-row saves is worth its share of a step only where another request waits for its place."""
+"""Times that drafting counts as not having paid for a row of a batch. What nodes cost there is a guess at first, and
+what one row saves is worth its share of a step only where another request waits for its place."""
 LOOK = 8
 """Tokens between looks at a row's choice."""
 APART = (PLAIN, SELF, BLOCK)
