@@ -5,7 +5,7 @@ of its shadow (`auto_shadow`); the self drafter's from the running acceptance an
 that of blocks from their own rounds (`auto_block`). The choice follows `auto_choice`. Nodes of trees are priced by
 `marginal`, lengths of self-drafted chains by `entropy`. What looking costs is bounded: shadows take a small share of
 the time (`auto_lookout`), and a row that does not draft is looked at only every few tokens. In a batch, where a token
-costs a larger part of a step, no source drafts before some row has seen that it pays (`auto_batch`).
+costs a larger part of a CPU's step, no source drafts before some row has seen that it pays (`auto_batch`).
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class AutoPacer(Pacer):
 
     def admit(self, rows: RowView) -> None:
         """The first choice of a request that is alone: the best by the guesses, and by the prices of self drafting at
-        this length. Others wait for the first look, which knows the batch."""
+        this length. Others decode plainly until the first look, which knows the batch."""
         self._trees.admit(rows)
         self._chains.admit(rows)
-        alone = len(rows) == 1 and not self._rows
+        alone = not self._crowded(len(rows) + len(self._rows))
         if not self._rows:
             self._lookout.open()
         for slot in rows.slots:
@@ -181,19 +181,25 @@ class AutoPacer(Pacer):
         row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
         self._hope(slot, row, position, length)
         row.compare()
-        if len(rows) > 1:
+        crowded = self._crowded(len(rows))
+        if crowded:
             self._common.tell(row)
         speeds = self._speeds(rows.rows_of(slot), row)
         changed = row.told and row.chooser.decide(position, speeds)
         if changed:
             self._take(slot, row.chooser.current)
-        elif not row.told and len(rows) > 1:
+        elif not row.told and crowded:
             row.chooser.failures = WARY
             self._open(slot, speeds, least=ENTER)
         if not changed and row.told:
             return None
         row.told = True
         return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
+
+    def _crowded(self, rows: int) -> bool:
+        """Whether drafts have to prove themselves first. On a GPU, where steps of a few rows wait for memory, a node
+        costs as little in a batch as alone."""
+        return rows > 1 and not self.drafter.on_graphs
 
     def _hope(self, slot: int, row: AutoRow, position: int, length: int) -> None:
         """Those without a shadow are thought well of, blocks at the first look and all of them at a trial."""
