@@ -40,10 +40,11 @@ class Lookout:
     def wake(self, drafter: AutoDrafter, view: RowView, slot: int, rows: Mapping[int, AutoRow]) -> None:
         """All shadows of a row where there is credit for them; where nobody drafts and there is less, the sentinel.
 
-        Rows of a batch take turns: the one whose shadows followed least often is next.
+        In a batch, too, the sentinel watches rows for which nobody drafts: those that recycle logits want them looked
+        at, which is not in the price. Its rows take turns: the one whose shadows followed least often is next.
         """
         row = rows[slot]
-        alone = self._credit < self._stretch
+        alone = self._credit < self._stretch or (len(view) > 1 and row.chooser.current == PLAIN)
         if alone and (row.chooser.current != PLAIN or self._credit < SENTINEL * self._stretch):
             return
         if row.stretches > min(rows[other].stretches for other in view.slots):
