@@ -92,6 +92,7 @@ def test_who_was_alone_when_it_came_and_is_not_when_it_decodes_begins_plainly(mo
     assert own.drafter.chosen(0) != PLAIN
     step(own, view, 3)
     assert [own.drafter.chosen(slot) for slot in view.slots] == [PLAIN] * 2
+    assert not own.drafter.wants_successors, "the sentinel alone watches, which recycles no logits"
 
 
 def test_a_batch_whose_shadows_see_that_drafts_pay_begins_to_draft(monkeypatch):
@@ -105,7 +106,7 @@ def test_a_batch_whose_shadows_see_that_drafts_pay_begins_to_draft(monkeypatch):
 def test_rows_follow_by_turns_out_of_one_purse(monkeypatch):
     """By this clock a stretch takes all the credit there is, so the other row waits until some is earned."""
     seconds = iter(range(10**6))
-    clock = SimpleNamespace(perf_counter=lambda: 2e-3 * next(seconds))
+    clock = SimpleNamespace(perf_counter=lambda: 4e-3 * next(seconds))
     monkeypatch.setattr("glimpse.pacing.auto_lookout.time", clock)
     own, view = running(2)
     rows = {slot: row("suffix", "lookup") for slot in view.slots}

@@ -172,6 +172,10 @@ class AutoPacer(Pacer):
     def _look(self, rows: RowView, slot: int, length: int) -> Choice | None:
         """Prices, shadows and perhaps a change of the row's choice; what there is to explain."""
         row, position = self._rows[slot], length - int(rows.rows.prompt_len[slot])
+        crowded = self._crowded(len(rows))
+        if crowded and not row.told:
+            # It may have been alone when it came.
+            self._open(slot, {PLAIN: 1.0})
         if not row.awake:
             self._lookout.wake(self.drafter, rows, slot, self._rows)
         if position < row.next_look and row.market is not None:
@@ -181,7 +185,6 @@ class AutoPacer(Pacer):
         row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
         self._hope(slot, row, position, length)
         row.compare()
-        crowded = self._crowded(len(rows))
         if crowded:
             self._common.tell(row)
         speeds = self._speeds(rows.rows_of(slot), row)
