@@ -255,7 +255,7 @@ class AutoPacer(Pacer):
             row.shadows[name].score.add(len(outcome.tokens), taken)
         if name != PLAIN:
             row.chooser.book(len(outcome.tokens), taken)
-        self._lookout.earn(market.steps(outcome.drafted, 0.0) * market.plain)
+        self._lookout.earn(market.steps(outcome.drafted, 0.0) * market.plain, crowded=self._crowded(len(rows)))
 
     def _time_host(self, rounds: int, *, plain: bool) -> None:
         """What a row's round takes on the host, of what was spent since the last step."""

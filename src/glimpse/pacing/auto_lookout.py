@@ -12,8 +12,8 @@ from glimpse.pacing.auto_shadow import Market
 
 STRETCH, STRETCH_SECONDS = 16, 0.004
 """Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
-SHARE = 0.006
-"""Of the decoding time may go into shadows."""
+SHARE, SHARE_CROWDED = 0.006, 0.003
+"""Of the decoding time may go into shadows; and where rows learn from one another and drafts pay seldom."""
 SENTINEL = 0.25
 """Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
 SENTRY = "suffix"
@@ -33,9 +33,9 @@ class Lookout:
         """A request has come into an empty engine: it owes nothing for others."""
         self._credit = self._stretch = STRETCH_SECONDS
 
-    def earn(self, seconds: float) -> None:
+    def earn(self, seconds: float, *, crowded: bool = False) -> None:
         """So long was decoded."""
-        self._credit += SHARE * seconds
+        self._credit += (SHARE_CROWDED if crowded else SHARE) * seconds
 
     def wake(self, drafter: AutoDrafter, view: RowView, slot: int, rows: Mapping[int, AutoRow]) -> None:
         """All shadows of a row where there is credit for them; where nobody drafts and there is less, the sentinel.
