@@ -36,16 +36,14 @@ def right(batch, q, own_keys, own_values, groups, size, counts):
 
 
 @pytest.mark.parametrize(("groups", "size", "lengths", "counts", "heads"), CASES)
-def test_a_mask_reads_up_to_its_groups_token_and_its_group(
-    groups, size, lengths, counts, heads, monkeypatch, device="cpu"
-):
+def test_a_mask_reads_up_to_its_groups_token_and_its_group(groups, size, lengths, counts, heads, monkeypatch):
     monkeypatch.setattr("glimpse.attention.triton.attention.processors", lambda device: 4)
-    batch = make_batch(lengths, 1, *heads, torch.device(device))
+    batch = make_batch(lengths, 1, *heads, torch.device("cpu"))
     draw = torch.Generator().manual_seed(3)
     count = len(lengths) * groups * size
     q = torch.randn(count, heads[0], heads[2], generator=draw)
     own_keys, own_values = torch.randn(2, heads[1], count, heads[2], generator=draw).unbind()
-    grouped = Grouped(HeadShape(*heads), len(lengths), groups, size, batch.page_size, device)
+    grouped = Grouped(HeadShape(*heads), len(lengths), groups, size, batch.page_size, "cpu")
     grouped.plan(batch.lengths, torch.tensor(counts, dtype=torch.int32))
     found = grouped(q, own_keys, own_values, batch.keys, batch.values, batch.table, torch.empty_like(q))
     wanted, real = right(batch, q, own_keys, own_values, groups, size, counts)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from glimpse.engine.device.block_state import BlockState
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.counted import CountedEngine
-from glimpse.engine.device.eligible import LONGEST, why_not_engine, why_not_request
+from glimpse.engine.device.eligible import LONGEST, flex_of, why_not_engine, why_not_request
 from glimpse.engine.device.engine import DeviceEngine
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
@@ -48,11 +49,17 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
 
 
 def _core(parts: Parts, *, bitwise: bool) -> Core:
-    """Raises ArgumentError for trees where bits count."""
+    """Raises ArgumentError for trees, and for masks that ride along, where bits count."""
     if bitwise and parts.drafter.gives_tree:
         # A node is summed up with its siblings' places between it and its ancestors.
         raise ArgumentError(
             f"exact 'bitwise' takes chains, and drafter {parts.drafter.name!r} gives trees; use lookup, sparse or none"
+        )
+    head = flex_of(parts.drafter)
+    if bitwise and head is not None:
+        raise ArgumentError(
+            f"exact 'bitwise' takes rows alone, and drafter {parts.drafter.name!r} has mask tokens share their "
+            "products; use lookup, sparse or none"
         )
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
@@ -67,4 +74,6 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
     core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
+    if head is not None:
+        core.blocks = BlockState(core, head)
     return core

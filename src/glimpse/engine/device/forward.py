@@ -63,9 +63,7 @@ class FusedForward:
         added = self._through(layer, embedded, positions, slots, mix)
         return embedded if added is None else embedded.add_(added)
 
-    def _through(
-        self, layers: int, residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
-    ) -> Tensor | None:
+    def _through(self, layers: int, residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix) -> Tensor | None:
         """What the last of the first `layers` layers gave, still to be added to `residual`; None: nothing is."""
         if self._layers and (self._bitwise or len(residual) <= Narrow.MOST):
             self._narrow(self._layers[:layers], residual, positions, slots, mix)
@@ -91,9 +89,7 @@ class FusedForward:
             norm=weight, eps=eps, positions=positions,
         )  # fmt: skip
 
-    def _narrow(
-        self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
-    ) -> None:
+    def _narrow(self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix) -> None:
         narrow, pool, heads = self._launches(len(residual)), self._pool, self._decoder.spec.heads
         for index, layer in enumerate(layers):
             first, second = layer.attention_norm, layer.mlp_norm
