@@ -97,8 +97,10 @@ def told(llm):
     return heard
 
 
-@pytest.mark.parametrize("mode", ["parallel", "sequential"])
-def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, monkeypatch):
+@pytest.mark.parametrize(("mode", "ahead"), [("parallel", True), ("parallel", False), ("sequential", False)])
+def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, ahead, monkeypatch):
+    """Where the length is foretold and all groups ride, blocks stay on the device, and the host is a step behind."""
+    monkeypatch.setattr("glimpse.pacing.fixed.FixedPacer.foretells", ahead)
     prompts, params = jobs(llm)
     plain = ids_of(llm.generate(prompts, params))
     knowing(llm, [prompt + text for prompt, text in zip(prompts, plain, strict=True)], monkeypatch)
@@ -113,17 +115,17 @@ def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, monke
     assert counted[0] == counted[1]
     assert sum(output.speculation.accepted for output in found) > 2
     assert all(set(output.speculation.eager_steps) == {"no CUDA device"} for output in found)
-    assert found_blocks.keys() == blocks.keys()
-    for text, (tokens, chances) in blocks.items():
-        assert found_blocks[text][0].tolist() == tokens.tolist()
-        torch.testing.assert_close(found_blocks[text][1], chances, rtol=1e-3, atol=1e-5)
+    assert device._engine._runs_ahead is ahead
+    assert found_blocks.keys() == (set() if ahead else blocks.keys())
+    for text, (tokens, chances) in found_blocks.items():
+        assert tokens.tolist() == blocks[text][0].tolist()
+        torch.testing.assert_close(chances, blocks[text][1], rtol=1e-3, atol=1e-5)
 
 
 def blocks_of_both(llm, adapter, tokens):
     """What the drafter is told of one greedy request, on the device and by the eager engine."""
     (prompt,), params = prompts_of(llm, 5), greedy(tokens)
-    eager = llm.variant(**options(adapter, block_mode="parallel"))
-    device = on_device(llm, **options(adapter, block_mode="parallel"))
+    eager, device = llm.variant(**options(adapter)), on_device(llm, **options(adapter))
     heard = [told(device), told(eager)]
     assert ids_of(device.generate([prompt], params)) == ids_of(eager.generate([prompt], params))
     return heard

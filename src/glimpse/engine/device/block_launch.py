@@ -52,7 +52,7 @@ class BlockLauncher:
         )
 
     def run(self, move: BlockMove, rows: int, queries: int, graphs: Graphs) -> tuple[Ran, BlockShape]:
-        """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made to the host.
+        """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made to a host that paces.
 
         `rows` and `queries`: what a graph is made for, at least those of the move.
         """
@@ -61,7 +61,8 @@ class BlockLauncher:
         groups = 1 if move.groups == 1 else min(queries, self._blocks.most)
         key = rows, queries, groups
         ran = graphs.run(("block", *key), self._works.get(key).verify)
-        self._blocks.send(len(move.riding))
+        if not self._blocks.ahead:
+            self._blocks.send(len(move.riding))
         return ran, BlockShape(queries, groups, groups * self._blocks.head.size)
 
     def _drop(self, key: tuple[int, int, int]) -> None:

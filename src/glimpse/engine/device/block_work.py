@@ -89,7 +89,11 @@ class BlockWork:
         positions = (rows.length.long()[:, None] + self._places).flatten()
         picks = self._draws(logits, rows.settings, rows.seeds, positions, owners=self._drawers)
         chances = self._chances(logits, picks)
-        self._blocks.keep(picks.tokens.view(rows.size, -1), chances.view(rows.size, -1))
+        made = picks.tokens.view(rows.size, -1), chances.view(rows.size, -1)
+        if self._blocks.ahead:
+            self._blocks.plant(rows, *made, (rows.counts > 0) & (rows.counts <= self._groups))
+        else:
+            self._blocks.keep(*made)
 
     def _chances(self, logits: Tensor, picks: Picks) -> Tensor:
         """Each token's probability under its law; of a law that is sure whatever the head thinks, under the head's."""

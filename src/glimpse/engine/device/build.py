@@ -31,7 +31,7 @@ def device_engine(parts: Parts, options: EngineOptions) -> EngineFace:
     reason, bitwise = why_not_engine(parts), options.exact == "bitwise"
     if reason is None:
         try:
-            core = within_memory(lambda: _core(parts, bitwise=bitwise), parts.pool.device, _ADVICE)
+            core = within_memory(lambda: _core(parts, options), parts.pool.device, _ADVICE)
             return DeviceEngine(parts, _eager(parts, options), core)
         except ArgumentError as error:
             if bitwise:
@@ -48,8 +48,9 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
     return CountedEngine(apart, options, lambda request: why_not_request(request.params) or "")
 
 
-def _core(parts: Parts, *, bitwise: bool) -> Core:
+def _core(parts: Parts, options: EngineOptions) -> Core:
     """Raises ArgumentError for trees, and for masks that ride along, where bits count."""
+    bitwise = options.exact == "bitwise"
     if bitwise and parts.drafter.gives_tree:
         # A node is summed up with its siblings' places between it and its ancestors.
         raise ArgumentError(
@@ -75,5 +76,7 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
     if head is not None:
-        core.blocks = BlockState(core, head)
+        # Whatever is drafted, this pacer verifies so many, and groups ride wherever a row may end.
+        foretold = parts.pacer.foretells and options.block_mode == "parallel"
+        core.blocks = BlockState(core, head, ahead=parts.pacer.most if foretold else 0)
     return core

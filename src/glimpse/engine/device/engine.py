@@ -10,6 +10,7 @@ import torch
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
@@ -57,17 +58,14 @@ class DeviceEngine:
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats, prompt_topk(parts))
-        known = parts.pacer.foretells
-        self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
+        known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
+        exact = known and (core.drafts or ahead)
+        self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
-        self._pace: Pace | OwnPace
-        if core.drafts and not known:
-            self._pace = OwnPace(parts.pacer, core.rows.most)
-        else:
-            self._pace = Pace(parts.pacer, core.rows.most, drafts=core.drafts)
-        waits = parts.drafter.drafts and not parts.drafter.needs_forward
+        self._pace = _pace_of(parts, core)
+        waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
-        blocks = BlockReader(core.blocks, parts) if core.blocks else None
+        blocks = BlockReader(core.blocks, parts) if core.blocks and not ahead else None
         self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         # A pacer that foretells is told what to do: it drafts whatever that costs.
@@ -248,3 +246,12 @@ class DeviceEngine:
         for seat in [seat for seat in self._seats.taken if seat.request is request]:
             self._seats.leave(seat)
             self._pace.leave(seat.slot)
+
+
+def _pace_of(parts: Parts, core: Core) -> Pace | OwnPace | BlockPace:
+    """What says what comes next, where that is not what the host drafts."""
+    if core.blocks is not None and core.blocks.ahead:
+        return BlockPace(core.blocks)
+    if core.drafts and not parts.pacer.foretells:
+        return OwnPace(parts.pacer, core.rows.most)
+    return Pace(parts.pacer, core.rows.most, drafts=core.drafts)
