@@ -18,6 +18,8 @@ from glimpse.sampling.params import SamplingParams
 from tiny import write_tiny_checkpoint
 
 SIZE = 2
+WAYS = ("auto", "parallel")
+"""With `fixed`: paced by the host, and a step ahead of it."""
 
 
 def small(folder, architecture="llama", context=None, **more):
@@ -66,11 +68,16 @@ def jobs(llm):
     ]
 
 
-def knowing(llm, texts, monkeypatch):
-    """The first token of every block is what follows in these texts; the others are what the masks say."""
-    following = torch.zeros(300, dtype=torch.int64)
+def following(texts):
+    """[vocab] int64: what follows each token in some texts."""
+    found = torch.zeros(300, dtype=torch.int64)
     for text in texts:
-        following[text[:-1]] = torch.tensor(text[1:])
+        found[text[:-1]] = torch.tensor(text[1:])
+    return found
+
+
+def knowing(llm, following, monkeypatch):
+    """The first token of every block is what is said to follow; the others are what the masks say."""
     decoder, calibrate = llm.loaded.checkpoint.decoder, FlexHead.calibrate
     head = decoder.head(torch.eye(decoder.spec.hidden_size))
 
@@ -103,7 +110,8 @@ def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, ahead
     monkeypatch.setattr("glimpse.pacing.fixed.FixedPacer.foretells", ahead)
     prompts, params = jobs(llm)
     plain = ids_of(llm.generate(prompts, params))
-    knowing(llm, [prompt + text for prompt, text in zip(prompts, plain, strict=True)], monkeypatch)
+    texts = [prompt + text for prompt, text in zip(prompts, plain, strict=True)]
+    knowing(llm, following(texts), monkeypatch)
     eager, device = (
         make(**options(adapter, block_mode=mode)) for make in (llm.variant, lambda **own: on_device(llm, **own))
     )
@@ -162,12 +170,13 @@ def test_a_priced_block_under_marginal(llm, adapter, monkeypatch):
     assert any(load[2] == SIZE for load in points), "one group rode on a plain step"
 
 
-def test_stops_and_the_end_of_the_context(tmp_path):
+@pytest.mark.parametrize("mode", WAYS)
+def test_stops_and_the_end_of_the_context(tmp_path, mode):
     short = small(tmp_path, context=9)
-    adapter = str(write_random_adapter(tmp_path / "adapter", short))
+    adapter = str(write_random_adapter(tmp_path / "adapter", short, size=SIZE))
     prompts = prompts_of(short, 7, 9)
     stop = short.generate(prompts[:1], greedy(2))[0].token_ids[1]
-    device = on_device(short, **options(adapter, draft_tokens=4))
+    device = on_device(short, **options(adapter, block_mode=mode))
     for params in (greedy(5), greedy(5, stop_token_ids=[stop])):
         found, right = device.generate(prompts, params), short.generate(prompts, params)
         assert [(own.token_ids, own.finish_reason) for own in found] == [
@@ -175,9 +184,10 @@ def test_stops_and_the_end_of_the_context(tmp_path):
         ]
 
 
-def test_processors_run_eagerly_beside_and_rows_go_on_where_they_were_put_back(llm, adapter):
+@pytest.mark.parametrize("mode", WAYS)
+def test_processors_run_eagerly_beside_and_rows_go_on_where_they_were_put_back(llm, adapter, mode):
     prompts, params = prompts_of(llm, 4, 3), [greedy(3, repetition_penalty=1.3), greedy(4)]
-    device = on_device(llm, **options(adapter, reserve="next"))
+    device = on_device(llm, **options(adapter, reserve="next", block_mode=mode))
     engine, made = device._engine, device._requests(prompts, params)
     for request in made:
         engine.add(request)
@@ -189,6 +199,22 @@ def test_processors_run_eagerly_beside_and_rows_go_on_where_they_were_put_back(l
     assert set(made[0].speculation.eager_steps) == {"repetition_penalty asked for"}
     assert set(made[1].speculation.eager_steps) == {"no CUDA device"}
     assert not engine.parts.drafter._blocks
+
+
+@pytest.mark.parametrize("mode", WAYS)
+def test_a_draft_that_breaks_its_row_is_dropped(llm, adapter, mode, monkeypatch):
+    """A drafted token's values are not finite: a plain step shows that the text is sound."""
+    (prompt,) = prompts_of(llm, 4)
+    (plain,) = ids_of(llm.generate([prompt], greedy(3)))
+    spoiled = next(token for token in range(3, 300) if token not in prompt + plain)
+    knowing(llm, torch.full((300,), spoiled), monkeypatch)
+    weight = llm.loaded.checkpoint.decoder.embedding.weight
+    kept = weight[spoiled].clone()
+    with torch.inference_mode():
+        weight[spoiled] = torch.nan
+        (found,) = on_device(llm, **options(adapter, block_mode=mode)).generate([prompt], greedy(3))
+        weight[spoiled] = kept
+    assert ids_of([found]) == [plain]
 
 
 def test_masks_are_refused_where_bits_count(llm, adapter):
