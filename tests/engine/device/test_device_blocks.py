@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.adapters import write_random_adapter
+from tests.drafting.block.toy_head import ToyDrafter, ToyHead
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of
 from glimpse.attention.triton.picking import SampleConfig
 from glimpse.drafting.block.flex import FlexHead
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
+from glimpse.engine.device.eligible import why_not_engine
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.riding import BlockDraws
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
@@ -221,3 +226,11 @@ def test_masks_are_refused_where_bits_count(llm, adapter):
     asked = EngineOptions(drafter="block", adapter=adapter, exact="bitwise")
     with pytest.raises(ArgumentError, match="'bitwise' takes rows alone, and drafter 'block' has mask tokens"):
         device_engine(make_parts(llm.loaded, asked), asked)
+
+
+def test_heads_of_other_kinds_run_eagerly(llm, adapter):
+    parts = make_parts(llm.loaded, EngineOptions(drafter="block", adapter=adapter))
+    head = ToyHead(llm.loaded.checkpoint.decoder)
+    other = replace(parts, drafter=ToyDrafter(head, BlockDraws(parts.sampler, parts.acceptance)))
+    assert why_not_engine(parts) is None
+    assert why_not_engine(other) == "drafter 'toy' has mask tokens ride in forwards"
