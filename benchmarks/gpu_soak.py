@@ -30,6 +30,7 @@ from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.bench.soak import Mix, soak
 
 ARMS = (
+    {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 5},
     {"drafter": "sparse", "pacer": "fleet"},
     {"drafter": "sparse", "pacer": "entropy"},
     {"drafter": "sparse", "pacer": "synchronised"},

@@ -15,7 +15,7 @@ from glimpse.errors import GlimpseError
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = (
     "cpu_speed", "laws", "end_to_end", "auto_cells", "suffix_store", "pacer", "sparse_acceptance", "refresh", "fleet",
-    "equality",
+    "equality", "crossover",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import pytest
 from benchmarks import (
     auto_cells,
     cpu_speed,
+    crossover,
     end_to_end,
     equality,
     fleet,
@@ -40,7 +41,7 @@ def given(tmp_path_factory):
     "suite",
     [equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE, sparse_acceptance.SWEEP, end_to_end.SUITE,
      cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE, spine_acceptance.SUITE, auto_cells.SUITE,
-     suffix_store.SUITE],
+     suffix_store.SUITE, crossover.SUITE],
     ids=lambda suite: suite.name,
 )  # fmt: skip
 def test_a_suite_runs_through(suite, given, monkeypatch):
@@ -55,5 +56,5 @@ def test_a_suite_runs_through(suite, given, monkeypatch):
 def test_prove_knows_the_suites():
     known = {suite.name for suite in (equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE,
                                       end_to_end.SUITE, cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, auto_cells.SUITE,
-                                      suffix_store.SUITE)}  # fmt: skip
+                                      suffix_store.SUITE, crossover.SUITE)}  # fmt: skip
     assert set(prove.SUITES) == known

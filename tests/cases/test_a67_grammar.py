@@ -7,6 +7,7 @@ would stand before it; then what users ask for, `SamplingParams.grammar`.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from contextlib import contextmanager
@@ -15,8 +16,8 @@ from dataclasses import replace
 import pytest
 from tests.cases.doubles import Fixed, drafting, with_parts
 from tests.cases.mini import mini
-from tests.cases.models import GREEDY, plain, prompt
-from tests.cases.verdicts import eq, ledger
+from tests.cases.models import GREEDY, plain, prompt, write_constant
+from tests.cases.verdicts import dist, eq, ledger
 from tests.tiny import write_json
 
 from glimpse.engine.submit import make_requests
@@ -138,6 +139,24 @@ def test_a67_a_regular_expression_under_drafts_that_break_it(llm, asked, place):
     draft = [*text[1:], *text[:4]][:4]
     draft[place] = next(token for token in range(40, 60) if token not in text)
     eq(with_parts(llm, Fixed(draft), draft_tokens=8).generate([IDS], params), [text])
+
+
+@pytest.mark.parametrize("acceptance", ["coupled", "matched", "rejection"])
+def test_a67_the_law_of_what_a_regular_expression_leaves(tmp_path, acceptance):
+    """The target's own law, of the digits alone, though half of the time it would write something else."""
+    pytest.importorskip("xgrammar", reason="the extra `serve` is not installed")
+    encode = mini(tmp_path / "tokens").tokenizer.encode
+    digits = [encode(digit)[0] for digit in "012"]
+    law = dict(zip(digits, (0.25, 0.15, 0.1), strict=True)) | {encode("x")[0]: 0.5}
+    folder = write_constant(tmp_path / "m", {token: math.log(p) for token, p in law.items()} | {END: -9.0})
+    write_json(folder / "generation_config.json", {"eos_token_id": END})
+    llm = LLM(folder, drafter="none", pacer="fixed", max_batch_size=100, max_context=64, device="cpu")
+    params = SamplingParams(n=100, temperature=1.0, seed=2, grammar={"regex": "[0-2]{40}"})
+    fast = with_parts(llm, Fixed([digits[2]] * 2, [digits[0], digits[1]]), draft_tokens=2, acceptance=acceptance)
+    outs = fast.generate([5], params)
+    assert sum(out.speculation.accepted for out in outs) > 100
+    assert {out.token_ids[-1] for out in outs} == {END}
+    dist([digits.index(token) for out in outs for token in out.token_ids[:-1]], [0.5, 0.3, 0.2])
 
 
 def test_a68_a_regular_expression_goes_on_where_it_was(llm, asked):

@@ -148,7 +148,7 @@ def test_what_bytes_do_not_say_is_small_on_a_gpu():
     on_cpu, on_gpu = StepCosts(1000, 1), StepCosts(1000, 1, shares=ON_GPU)
     first = StepLoad(draft_tokens=64, draft_kv=64, rounds=64)
     assert on_cpu.seconds(first) > 10 * on_cpu.seconds(StepLoad())
-    assert on_gpu.seconds(first) < 2 * on_gpu.seconds(StepLoad())
+    assert on_gpu.seconds(first) < 3 * on_gpu.seconds(StepLoad())
 
 
 def test_what_it_remembers_is_bounded():

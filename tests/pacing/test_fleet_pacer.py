@@ -93,6 +93,22 @@ def test_rounds_that_are_foretold_whole_are_worked_out_anew_too():
     assert now.burst < first.burst
 
 
+def test_lengths_beside_the_best_are_run_once_for_what_they_cost():
+    """Longer ones first; then what is best by all that is known, plain decoding not among it."""
+    made = pacer(0.2, 2)
+    view = batch(made, 0, 0)
+    runs = []
+    for _ in range(14):
+        taught(made, view, [3, 3], rounds=1)
+        runs.append(made.decide(view, [64, 64]).burst + 1)
+    place = GRIDS.index(runs[0])
+    assert runs[:HELD] == [runs[0]] * HELD
+    assert runs[HELD] == GRIDS[place + 1]
+    assert GRIDS[place - 1] in runs
+    assert runs.count(GRIDS[place + 1]) == runs.count(GRIDS[place - 1]) == 1
+    assert made.decide(view, [64, 64]).burst + 1 == runs[0]
+
+
 def test_a_row_of_stride_two_drafts_on_while_the_others_verify():
     made = pacer(0.2, 2)
     view = batch(made, 0, 0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glimpse.pacing.rounds import tokens_of
-from glimpse.pacing.strides import BETTER, FAIR, GRIDS, Schedule, Yields
+from glimpse.pacing.strides import BETTER, FAIR, GRIDS, WORTH, Schedule, Yields
 
 MOST = 8
 
@@ -69,6 +69,19 @@ def test_what_holds_is_kept_unless_another_is_clearly_better():
     assert Schedule.best(of, near).grid == (near.grid if near.rate(of) * BETTER >= best.rate(of) else best.grid)
     assert Schedule.best(of, best) is best
     assert Schedule.best(of, Schedule(1, best.strides)).grid == best.grid
+
+
+def test_drafting_begins_only_where_it_is_clearly_better_than_plain_decoding():
+    """And goes on while it is better at all."""
+    near = [yields((0.9, 0.9), draft=0.0, verify=verify) for verify in np.linspace(0.0, 6.0, 600)]
+    alike = [Schedule(grid, np.ones(2, dtype=int)) for grid in GRIDS if grid <= MOST + 1]
+    gains = [max(one.rate(of) for one in alike[1:]) / alike[0].rate(of) for of in near]
+    of = near[next(at for at, gain in enumerate(gains) if BETTER < gain < WORTH)]
+    assert Schedule.best(of).grid == 1
+    held = max(alike[1:], key=lambda one: one.rate(of))
+    assert Schedule.best(of, held) is held
+    worse = near[next(at for at, gain in enumerate(gains) if gain < 1)]
+    assert Schedule.best(worse, held).grid == 1
 
 
 def test_no_row_is_made_much_slower_than_plain_decoding():

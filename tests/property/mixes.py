@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 from tests.doubles import AlwaysWrong, Noisy, RandomPacer, with_parts
-from tests.property.models import SHAPES, Shape
+from tests.property.models import SHAPES, Shape, adapter
 from tests.property.poison import spoil_what_was_rolled_back
 from tests.trees import Trees, with_trees
 
@@ -67,11 +67,17 @@ class Mix:
         return made
 
 
+DRAFTERS = (
+    "sparse", "refresh", "lookup", "noisy", "wrong", "trees", "wide", "racer", "suffix", "racer+suffix", "sparse+racer",
+    "block",
+)  # fmt: skip
+"""All that there are, and doubles. Not `auto`, which hardly drafts in texts this short (`tests/engine/test_auto.py`),
+nor `slowfast`, which is not exact."""
 MIXES = st.builds(
     Mix,
     shape=st.sampled_from(SHAPES),
     jobs=st.lists(st.tuples(st.integers(1, 80), OPTIONS), min_size=1, max_size=5).map(tuple),
-    drafter=st.sampled_from(["sparse", "lookup", "noisy", "wrong", "trees", "wide", "racer", "suffix"]),
+    drafter=st.sampled_from(DRAFTERS),
     rule=st.sampled_from(["coupled", "matched", "coupled", "rejection"]),
     reserve=st.sampled_from(["full", "next"]),
     reuse=st.booleans(),
@@ -82,7 +88,7 @@ MIXES = st.builds(
 )
 
 
-TREES = ("trees", "wide", "racer", "suffix")
+TREES = ("trees", "wide", "racer", "suffix", "racer+suffix", "sparse+racer")
 """Drafters that `rejection` refuses."""
 
 
@@ -95,6 +101,8 @@ def drafting(llm: LLM, mix: Mix, texts: list) -> LLM:
     if mix.drafter in ("trees", "wide"):
         shape = "random" if mix.drafter == "trees" else "wide"
         return with_trees(llm, Trees(texts, shape, 24, 0.7, mix.seed), pacer, **options)
+    if mix.drafter == "block":
+        options["adapter"] = str(adapter(mix.shape))
     doubles = {"noisy": lambda: Noisy(texts, 0.3, seed=mix.seed), "wrong": lambda: AlwaysWrong(texts)}
     if mix.drafter in doubles:
         return with_parts(llm, doubles[mix.drafter](), pacer, **options)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import tempfile
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.adapters import write_random_adapter
 from tests.tiny import write_json, write_tiny_checkpoint
 
 from glimpse.llm import LLM
@@ -40,6 +43,14 @@ SHAPES = (
     Shape("qwen2", (5, 5), 4),
     Shape("qwen3", (6, 3), 32),
 )
+
+
+@cache
+def adapter(shape: Shape) -> Path:
+    """The file of a random adapter for blocks of four."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    return write_random_adapter(Path(folder) / "adapter", plain(shape))
 
 
 @cache

@@ -41,8 +41,8 @@ def variant(llm: LLM, rule: str, kind: str) -> LLM:
 
 @pytest.mark.parametrize(
     ("rule", "kind"),
-    [("rejection", "sparse"), ("rejection", "mixing"), ("rejection", "fixed"), ("matched", "mixing"),
-     ("matched", "trees"), ("coupled", "sparse"), ("coupled", "trees")],
+    [("rejection", "sparse"), ("rejection", "refresh"), ("rejection", "mixing"), ("rejection", "fixed"),
+     ("matched", "mixing"), ("matched", "trees"), ("coupled", "sparse"), ("coupled", "trees")],
     ids=lambda value: value,
 )  # fmt: skip
 def test_speculative_texts_are_plain_texts(llm, plain, rule, kind):

@@ -70,7 +70,7 @@ class Shares:
 
 
 ON_CPU = Shares(0.03, 0.2, 0.2)
-ON_GPU = Shares(0.006, 0.003, 0.5)
+ON_GPU = Shares(0.004, 0.012, 0.5)
 """By the H200's figures (docs/performance-gpu.md). Rather too cheap: what is thought dear is never tried."""
 
 

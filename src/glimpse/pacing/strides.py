@@ -18,6 +18,9 @@ GRIDS = (1, 2, 3, 5, 7, 9, 13, 17)
 """Steps from one verification of the batch to the next; a GPU keeps graphs for drafts of these lengths."""
 BETTER = 1.01
 """By how much another grid or other strides must be better than those that hold."""
+WORTH = 1.05
+"""By how much drafting must be better than plain decoding to begin: as far as that a prediction can be wrong, and
+going to and fro costs steps of its own (135M at 1 to 4 rows of 8K on an H200: 0.89 to 0.94 of plain decoding)."""
 FAIR = 0.9
 """The least speed of a row over plain decoding that another row's gain may cost it."""
 ROUNDS = 3
@@ -76,7 +79,8 @@ class Schedule:
 
     @classmethod
     def best(cls, yields: Yields, held: Schedule | None = None) -> Schedule:
-        """The one of the highest rate; `held`, of the same rows, is given up only for one that is clearly better."""
+        """The one of the highest rate; `held`, of the same rows, is given up only for one that is clearly better, and
+        drafts are begun only where they are so."""
         most = yields.tokens.shape[1]
         together = np.ones(len(yields.tokens), dtype=np.int64)
         found = max((cls(grid, together) for grid in GRIDS if grid <= most), key=lambda one: one.rate(yields))
@@ -84,7 +88,11 @@ class Schedule:
             if 2 * grid <= most:
                 other = cls._strided(yields, grid, found.rate(yields))
                 found = other if other.rate(yields) > BETTER * found.rate(yields) else found
-        return held if held and BETTER * held.rate(yields) >= found.rate(yields) else found
+        plain = cls(1, together)
+        drafting, needed = bool(held and held.drafts), plain.rate(yields)
+        if held and drafting and held.rate(yields) >= max(found.rate(yields) / BETTER, BETTER * needed):
+            return held
+        return found if found.rate(yields) > (BETTER if drafting else WORTH) * needed else plain
 
     @classmethod
     def _strided(cls, yields: Yields, grid: int, rate: float) -> Schedule:
@@ -95,6 +103,11 @@ class Schedule:
                 break
             schedule = better
         return schedule
+
+    @property
+    def drafts(self) -> bool:
+        """Whether any row drafts."""
+        return self.grid * int(self.strides.max()) > 1
 
     def rate(self, yields: Yields) -> float:
         """Expected tokens per second."""

@@ -63,16 +63,20 @@ def test_pieces_begin_at_the_same_places(config, device):
     assert (rows, begins, ends) == ([0, 0, 0, 1], [0, 32, 64, 0], [32, 64, 70, 31])
 
 
-def halves(*shape, device, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device, torch.bfloat16)
+PRECISE = torch.bfloat16 if GPU else torch.float32
+"""Rounded to bfloat16 a sum hardly ever shows the order that it was taken in; matrix units do not take float32."""
+
+
+def drawn(*shape, device, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device, PRECISE)
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_product_of_one_token_and_of_many(count, device):
-    x, weight = halves(max(COUNTS), 128, device=device), halves(100, 128, device=device, seed=1)
+    x, weight = drawn(max(COUNTS), 128, device=device), drawn(100, 128, device=device, seed=1)
     found = product(x[:count], weight)
     eps = torch.finfo(found.dtype).eps
-    torch.testing.assert_close(found, x[:count] @ weight.T, rtol=4 * eps, atol=32 * eps)
+    torch.testing.assert_close(found, x[:count] @ weight.T, rtol=4 * eps, atol=max(32 * eps, 1e-4))
     assert torch.equal(found[:1], product(x[:1], weight))
     assert torch.equal(found[-1:], product(x[count - 1 : count], weight))
 
@@ -80,8 +84,8 @@ def test_a_product_of_one_token_and_of_many(count, device):
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_layers_linears_of_one_token_and_of_many(count, device):
     hidden, inner = 128, 192
-    x, norm = halves(max(COUNTS), hidden, device=device), halves(hidden, device=device, seed=2)
-    gate_up, down = halves(2 * inner, hidden, device=device, seed=3), halves(hidden, inner, device=device, seed=4)
+    x, norm = drawn(max(COUNTS), hidden, device=device), drawn(hidden, device=device, seed=2)
+    gate_up, down = drawn(2 * inner, hidden, device=device, seed=3), drawn(hidden, inner, device=device, seed=4)
 
     def layer(rows):
         tokens = len(rows)

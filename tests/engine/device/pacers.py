@@ -39,14 +39,16 @@ class Whim:
 
 
 class Told:
-    """Says the next entry of a list, for all rows; keeps what it was shown."""
+    """Says the next entry of a list, for all rows; keeps what it was shown. `bursts`: of each, closed by a
+    verification."""
 
-    def __init__(self, *answers, **more):
-        self.answers, self.seen, self._more = list(answers), [], more
+    def __init__(self, *answers, bursts=(), **more):
+        self.answers, self.seen, self._more, self._bursts = list(answers), [], more, list(bursts)
 
     def decide(self, view, room):
         self.seen.append((view.column(view.rows.draft_len), room))
-        return Decisions(self.answers.pop(0), room, **self._more)
+        burst = self._bursts.pop(0) if self._bursts else 0
+        return Decisions(self.answers.pop(0), room, **{"burst": burst, "closes": burst > 0} | self._more)
 
 
 def three_rows(most: int) -> RowView:

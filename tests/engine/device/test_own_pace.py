@@ -6,6 +6,7 @@ import pytest
 
 from engine.device.pacers import Told, three_rows
 from glimpse.attention.triton.mixed import Want
+from glimpse.cache.rows import RowView
 from glimpse.engine.device.own_pace import Mixture, OwnPace
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.settings import Learn
@@ -58,6 +59,27 @@ def test_a_fresh_set_precedes_the_first_draft_after_plain_steps(view):
         Want.ANEW,
         Move(1, False),
     ]
+
+
+def test_a_burst_after_plain_steps_is_drafted_though_sets_are_chosen_first(view):
+    """The pacer was asked once: `fleet` took a trial for made that never drafted, and never saw that drafts pay."""
+    burst = [DRAFT] * 3
+    pacer = Told([PLAIN, PLAIN, PLAIN], burst, [PLAIN] * 3, bursts=(0, 2, 0))
+    pace = OwnPace(pacer, MOST)
+    assert [pace.next(view) for _ in range(4)] == [
+        Move(0, True),
+        Move(0, True, 0, Learn.ANEW),
+        Move(2, True, 2, Learn.ADD),
+        Move(0, True),
+    ]
+    assert len(pacer.seen) == 3
+
+
+def test_a_burst_is_asked_for_anew_where_other_rows_have_come(view):
+    pacer = Told([PLAIN] * 3, [DRAFT] * 3, [PLAIN] * 2, bursts=(0, 2, 0))
+    pace = OwnPace(pacer, MOST)
+    assert [pace.next(view), pace.next(view)] == [Move(0, True), Move(0, True, 0, Learn.ANEW)]
+    assert pace.next(RowView(view.rows, view.slots[:2])) == Move(0, True)
 
 
 def test_a_plain_step_drops_the_drafts(view):

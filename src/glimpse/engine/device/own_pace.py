@@ -52,15 +52,24 @@ class OwnPace:
         self._rows: defaultdict[int, _Launched] = defaultdict(_Launched)
         self._holds: tuple[tuple[int, ...], int] = (), 0
         """Rows that are to step plainly, and for how many more steps."""
+        self._promised: tuple[tuple[int, ...], Decisions] | None = None
+        """Rows that are to draft a burst as soon as they have recall sets that know of all that was written."""
 
     def next(self, view: RowView, *, plain: bool = False) -> Move | Mixture:
         """What to launch now for these rows; `plain`: whatever they want, a plain step, which drops their drafts."""
         rows = [self._rows[slot] for slot in view.slots]
+        promised, self._promised = self._promised, None
         if plain or self._foretold(view):
             return _each(rows, [Want.PLAIN] * len(rows))
+        if promised and promised[0] == view.slots:
+            return _burst(rows, promised[1])
         decisions = self._ask(view, rows)
         if decisions.burst and not any(row.stale and not row.pending for row in rows):
             return _burst(rows, decisions)
+        if decisions.burst and not any(row.pending for row in rows):
+            # The pacer is not asked again: it may take its draft for tried.
+            self._promised = view.slots, decisions
+            return _each(rows, [Want.ANEW if row.stale else Want.ADD for row in rows])
         wants = [_want(*of) for of in zip(rows, decisions.actions, decisions.room, strict=True)]
         self._holds = view.slots, decisions.holds if all(want is Want.PLAIN for want in wants) else 0
         return _each(rows, wants)
