@@ -233,4 +233,4 @@ def test_heads_of_other_kinds_run_eagerly(llm, adapter):
     head = ToyHead(llm.loaded.checkpoint.decoder)
     other = replace(parts, drafter=ToyDrafter(head, BlockDraws(parts.sampler, parts.acceptance)))
     assert why_not_engine(parts) is None
-    assert why_not_engine(other) == "drafter 'toy' has mask tokens ride in forwards"
+    assert why_not_engine(other) == "drafter 'toy block' has mask tokens ride in forwards"
