@@ -138,8 +138,7 @@ def arm(name: str, surface: str, seed: int) -> Replay:
     )
     context = DraftContext(PagePool(CacheShape(1, 1, 2), 4, 16, torch.float32), RecallBudget(), nodes=pacer.most)
     drafter = AutoDrafter(makers(), None, MOST) if name == "auto" else offered.build(context)
-    if hasattr(pacer, "attach"):
-        pacer.attach(drafter)
+    pacer.attach(drafter)
     return Replay(drafter, pacer, costs, SURFACES[surface], random.Random(seed))
 
 

@@ -15,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +35,7 @@ from glimpse.bench.report import shown
 from glimpse.bench.results import Table, Target
 from glimpse.bench.timing import interleave
 from glimpse.cache.sequence import Sequence as CachedSequence
-from glimpse.engine.device.bitwise import PART, BitwiseReader
+from glimpse.engine.device.bitwise import BitwiseReader
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
 from glimpse.engine.device.rounds import DeviceRounds
 from glimpse.errors import ArgumentError, GlimpseError
@@ -53,8 +54,23 @@ TEMPERATURE = 0.7
 COLUMNS = ("cell", "step", "fast, ms", "bitwise, ms", "bitwise / fast", "fast / floor", "bitwise / floor")
 PROMPT = ("cell", "tokens", "fast, tokens/s", "bitwise, tokens/s", "bitwise / fast, time")
 
-Read = Callable[[torch.Tensor, int, Scores | None], object]
-"""read(tokens [n], start, scores): a part of a prompt."""
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How a prompt is read."""
+
+    part: Callable[[torch.Tensor, int, Scores | None], object]
+    """part(tokens [n], start, scores)."""
+    most: int
+    """Tokens of a part, at most."""
+
+    def all(self, tokens: torch.Tensor, scores: Scores) -> None:
+        """Reads a whole prompt [n]; its last part leaves its importance in `scores`."""
+        start, length = 0, len(tokens)
+        while start < length:
+            stop = start + chunk_of(length - start, self.most)
+            self.part(tokens[start:stop], start, scores if stop == length else None)
+            start = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +130,14 @@ class BitwiseMeasuring:
         length, pool = cell.context, cell.batch.pool
         tokens, sequence = cell.batch.rows.tokens[0, :length].clone(), CachedSequence(pool, expected=length)
         sequence.reserve(length)
-        readers = {
-            "fast": (fast(modes["fast"], sequence), CHUNK),
-            "bitwise": (bitwise(modes["bitwise"], sequence), PART),
-        }
+        readers = {"fast": fast(modes["fast"], sequence), "bitwise": bitwise(modes["bitwise"], sequence)}
         recall = cell.batch.recall
         scores = Scores(recall.fresh[:, 0], recall.reference[:, 0])
 
-        def whole(reader: Read, most: int) -> float:
-            return cell.clock.run(lambda: read_all(reader, tokens, most, scores))
+        def whole(read: Read) -> float:
+            return cell.clock.run(lambda: read.all(tokens, scores))
 
-        arms = {name: lambda own=own: whole(*own) for name, own in readers.items()}
+        arms = {name: lambda own=own: whole(own) for name, own in readers.items()}
         seconds = interleave(arms, self.turns)
         sequence.release()
         middle = {name: median(own) for name, own in seconds.items()}
@@ -143,25 +156,18 @@ def modes_of(cell: DeviceCell) -> dict[str, DeviceRounds]:
 
 
 def fast(rounds: DeviceRounds, sequence: CachedSequence) -> Read:
-    """Reads parts of a prompt as the engine does."""
-    return lambda tokens, start, scores: read(
-        rounds.forward, sequence.pool, sequence.extents(0, start + len(tokens)), tokens, start, scores
-    )
+    """As the engine does."""
+
+    def part(tokens: torch.Tensor, start: int, scores: Scores | None) -> None:
+        read(rounds.forward, sequence.pool, sequence.extents(0, start + len(tokens)), tokens, start, scores)
+
+    return Read(part, CHUNK)
 
 
 def bitwise(rounds: DeviceRounds, sequence: CachedSequence) -> Read:
     """The same in the bitwise mode."""
     reader = BitwiseReader(rounds._core)
-    return lambda tokens, start, scores: reader.read(sequence, tokens, start, scores)
-
-
-def read_all(reader: Read, tokens: torch.Tensor, most: int, scores: Scores) -> None:
-    """Reads a whole prompt in parts of at most `most` tokens; the last leaves its importance in `scores`."""
-    start, length = 0, len(tokens)
-    while start < length:
-        stop = start + chunk_of(length - start, most)
-        reader(tokens[start:stop], start, scores if stop == length else None)
-        start = stop
+    return Read(partial(reader.read, sequence), reader.most)
 
 
 def compared(turns: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -11,8 +11,7 @@ variant is trained, the same as
 
 and judged: held-out text as `glimpse train block` reports it, and blocks accepted by the engine on the questions left
 out, greedy and at T=0.7, beside lookup and racer. A variant that was trained or judged is not again, an interrupted
-training goes on. No training goes on after --seconds. The engine that runs blocks on a GPU is the eager one, so that
-nothing is said of speed here.
+training goes on. No training goes on after --seconds. Nothing is said of speed here: `gpu_block_speed`.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ import numpy as np
 
 from glimpse import LLM, SamplingParams
 from glimpse.bench.environment import device_of, known_commit, source_root, versions
+from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.bench.stats import distinct_share
@@ -71,8 +71,7 @@ def prepare(llm: LLM, options: argparse.Namespace) -> list[list[int]]:
     """Writes the texts that are not there yet; returns the prompts left out."""
     texts = options.work / "texts"
     texts.mkdir(parents=True, exist_ok=True)
-    with np.load(options.questions) as stored:
-        questions = [stored[name].astype(np.int64).tolist() for name in sorted(stored.files)]
+    questions = questions_of(options.questions)
     if not (texts / "books.npy").exists():
         with np.load(options.ids) as stored:
             np.save(texts / "books.npy", np.concatenate([stored[name].ravel() for name in stored.files]))
@@ -80,6 +79,12 @@ def prepare(llm: LLM, options: argparse.Namespace) -> list[list[int]]:
         asked = [ids for place, ids in enumerate(questions) if place % LEFT_OUT] * options.answers
         np.save(texts / "own.npy", np.array(answers(llm, asked, options.tokens)))
     return questions[::LEFT_OUT]
+
+
+def questions_of(path: Path) -> list[list[int]]:
+    """All prompts of a file, by name."""
+    with np.load(path) as stored:
+        return [stored[name].astype(np.int64).tolist() for name in sorted(stored.files)]
 
 
 def answers(llm: LLM, prompts: Sequence[list[int]], tokens: int) -> list[int]:
@@ -209,6 +214,12 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     """Trains, judges, writes the result."""
     options = parsed(argv)
+    with script_in(options.work, "block"):
+        run(options)
+
+
+def run(options: argparse.Namespace) -> None:
+    """All of it, in folders that no other run writes."""
     llm = LLM(
         options.model, drafter="none", pacer="fixed", device=options.device, max_batch_size=options.rows,
         max_context=options.tokens + 1024,

@@ -26,6 +26,7 @@ import torch
 
 from benchmarks.gpu_retrieval import LAWS, Asked, opened, run
 from glimpse.bench.decode.prompts import Text
+from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.engine.build import build_engine, make_parts
@@ -143,6 +144,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--out", type=Path, required=True, help="folder for the result file and the journal")
     options = parser.parse_args(arguments)
+    with script_in(options.out, "libra_gpu"):
+        measure_all(options)
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """Every arm of every batch that the journal does not have, as long as there is time."""
     header = {"commit": options.commit, "tokens": options.tokens, "turns": options.turns, "ids": options.ids.name}
     journal, begun = Journal(options.out / ".libra_gpu.partial.jsonl", header), time.perf_counter()
     for loaded, where, asked in batches(options):

@@ -29,6 +29,7 @@ from glimpse.bench import environment
 from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import CellShape, parse_cell
+from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import write_result
 from glimpse.bench.serve.http import Address
@@ -131,6 +132,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--commit")
     parser.add_argument("--out", type=Path, required=True, help="folder for the result file and the journal")
     given = parser.parse_args(argv)
+    with script_in(given.out, "gpu-serve"):
+        run(given)
+
+
+def run(given: argparse.Namespace) -> None:
+    """The loads that the journal does not have, as far as there is time, and the result files."""
     device, until = torch.device(given.device), time.monotonic() + given.seconds
     models = Models(torch.bfloat16 if device.type == "cuda" else torch.float32, device)
     commit, dirty = environment.known_commit(environment.source_root(), given.commit)

@@ -30,6 +30,7 @@ from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import CellShape, parse_cell
 from glimpse.bench.floors import measure_machine
+from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import Result, Table, read_result, write_result
 from glimpse.bench.tradeoff.measure import Effort, TradeoffMeasuring
@@ -144,7 +145,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit")
     options = parser.parse_args(arguments)
-    deadline = time.perf_counter() + options.seconds
+    with script_in(options.out, "tradeoff"):
+        return run(options, time.perf_counter() + options.seconds)
+
+
+def run(options: argparse.Namespace, deadline: float) -> int:
+    """What is not measured yet, as far as there is time, and the result file; see `main`."""
     header = {"code": environment.package_digest(), "settings": _settings(options), "device": options.device}
     journal = Journal(options.out / ".tradeoff.partial.jsonl", header)
     left = measure(options, journal, deadline)

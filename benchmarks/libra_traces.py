@@ -19,7 +19,7 @@ from glimpse.bench.stats import distinct_share
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.engine.engine import Engine
-from glimpse.pacing.pacer import Action, Decisions
+from glimpse.pacing.pacer import Action, Decisions, Pacer
 
 FARTHEST = 30.0
 """Margins beyond are as good as certain; where there is no runner-up it is infinite."""
@@ -60,12 +60,11 @@ class _Drafts:
     """Committed length, tokens, facts."""
 
 
-class Recorder:
+class Recorder(Pacer):
     """A pacer that notes drafts of `most` tokens at each of an output's first `positions`, and decodes plainly."""
 
     name = "recorder"
     foretells = False
-    rolls_back = False
     candidates = 2
 
     def __init__(self, most: int, positions: int) -> None:

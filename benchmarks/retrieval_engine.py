@@ -1,11 +1,14 @@
 """Speed of every drafter through the engine at batch 1, beside plain decoding and transformers' own prompt lookup.
 
-    python -m benchmarks.retrieval_engine [--arms none,racer,auto] [--questions FOLDER]
+    python -m benchmarks.retrieval_engine [--arms none,racer,auto] [--questions FOLDER] [--shard 1/3]
+    python -m benchmarks.retrieval_engine --join FILE FILE FILE
 
 Everyday prompts, and questions of Spec-Bench, HumanEval, GSM8K and MGSM. In every turn each arm decodes the prompt
 once, in an order that is turned round from turn to turn; ratios are taken within a turn, and the value of a prompt is
-their median. The first turns do not count. A turn is a cell: an interrupted run goes on where it was. Drafters come
-from the registry, so one that a package adds is an arm too. transformers (plain, with prompt lookup) decodes greedily.
+their median. Before the first turn every arm decodes once, which does not count. A turn is a cell: an interrupted run
+goes on where it was. Shard 1/3 has every third prompt and a result file of its own; `--join` puts the files of all
+shards together. Drafters come from the registry, so one that a package adds is an arm too. transformers (plain, with
+prompt lookup) decodes greedily.
 """
 
 from __future__ import annotations
@@ -16,31 +19,35 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import geometric_mean, median
 
 from benchmarks.retrieval_answers import LONGEST, ROOT, SETS, questions
+from benchmarks.retrieval_figures import GREEDY, SAMPLED, TWIN, TWIN_LOOKUP, tables, targets
 from glimpse import LLM, SamplingParams
-from glimpse.bench.results import Table, Target
-from glimpse.bench.runner import Bench, Findings, Suite, main
+from glimpse.bench.report import reasons
+from glimpse.bench.results import Result, read_result, write_result
+from glimpse.bench.runner import Bench, Findings, Suite, add_options, main
 from glimpse.bench.texts import digest, everyday_prompts
 from glimpse.bench.twin import Twin
 from glimpse.drafting import DRAFTERS
+from glimpse.drafting.drafter import Drafter
 from glimpse.errors import GlimpseError
 
 MODES = {
-    "greedy": SamplingParams(temperature=0.0, ignore_eos=True),
-    "T=0.7": SamplingParams(temperature=0.7, top_k=50, top_p=0.9, seed=3, ignore_eos=True),
+    GREEDY: SamplingParams(temperature=0.0, ignore_eos=True),
+    SAMPLED: SamplingParams(temperature=0.7, top_k=50, top_p=0.9, seed=3, ignore_eos=True),
 }
+NAME = "retrieval_engine"
 PACERS = {"none": "fixed", "lookup": "entropy", "sparse": "entropy", "refresh": "entropy"}
 """Of drafters that do not name one; all others are paced by `marginal`."""
-TWINS = {"transformers": 0, "transformers lookup": 10}
+TWINS = {TWIN: 0, TWIN_LOOKUP: 10}
 """Tokens of its prompt lookup."""
 Run = dict
 
 
 def pacer_of(drafter: str) -> str:
-    own = getattr(DRAFTERS.get(drafter), "paced_by", None)
-    return own or PACERS.get(drafter, "marginal")
+    offered = DRAFTERS.get(drafter)
+    own = None if offered.usual_pacer == Drafter.usual_pacer else offered.usual_pacer
+    return offered.paced_by or own or PACERS.get(drafter, "marginal")
 
 
 def ours(llm: LLM, ids: list[int], mode: str, tokens: int) -> Run:
@@ -69,7 +76,7 @@ class Arms:
         self._twin: Twin | None = None
 
     def of(self, mode: str) -> list[str]:
-        return [name for name in self.names if name not in TWINS or mode == "greedy"]
+        return [name for name in self.names if name not in TWINS or mode == GREEDY]
 
     def run(self, name: str, *asked) -> Run:
         if name not in self._made:
@@ -83,8 +90,13 @@ class Arms:
         return partial(ours, self._bench.llm.variant(drafter=name, pacer=pacer_of(name)))
 
 
-def prompts(bench: Bench, folder: Path) -> Iterator[tuple[str, str, list[int]]]:
-    """(kind, name, token ids)."""
+def prompts(bench: Bench, folder: Path) -> list[tuple[str, str, list[int]]]:
+    """(kind, name, token ids) of this shard."""
+    place, shards = bench.settings["shard"]
+    return list(_prompts(bench, folder))[place - 1 :: shards]
+
+
+def _prompts(bench: Bench, folder: Path) -> Iterator[tuple[str, str, list[int]]]:
     tokenizer, settings = bench.llm.tokenizer, bench.settings
     for kind, ids in everyday_prompts(tokenizer, settings["document"]).items():
         if kind in settings["kinds"]:
@@ -102,90 +114,43 @@ def turn(arms: Arms, names: list[str], facts: dict, ids: list[int], mode: str, t
 
 
 def measure(bench: Bench, arms: Arms, folder: Path) -> list[dict]:
-    """All turns that count."""
-    counted, settings = [], bench.settings
+    """All turns."""
+    cells, settings, warm = [], bench.settings, False
     for kind, name, ids in prompts(bench, folder):
-        turns = range(-settings["warm_up"], settings["rounds"])
-        names = {(mode, number): f"{name} {mode} {number}" for mode in MODES for number in turns}
+        names = {(mode, number): f"{name} {mode} {number}" for mode in MODES for number in range(settings["turns"])}
         if not bench.known(names.values()):
             with bench.llm.pinned(ids) as pinned:
+                for mode in () if warm else MODES:
+                    turn(arms, arms.of(mode), {}, pinned, mode, settings["tokens"])
+                warm = True
                 for (mode, number), cell in names.items():
                     order = arms.of(mode)[:: 1 if number % 2 == 0 else -1]
-                    facts = {"kind": kind, "prompt": name, "counts": number >= 0}
+                    facts = {"kind": kind, "prompt": name}
                     bench.cell(cell, partial(turn, arms, order, facts, pinned, mode, settings["tokens"]))
-        counted += [bench.recorded(cell) for cell in names.values()]
-    return [cell for cell in counted if cell["counts"]]
-
-
-def ratios(cells: Sequence[dict], first: str, second: str) -> list[float]:
-    """One number a prompt: the median over its turns of the speed of one arm over that of another."""
-    by_prompt: dict[str, list[float]] = {}
-    for cell in cells:
-        speeds = [cell["runs"][arm]["tokens_per_s"] for arm in (first, second)]
-        by_prompt.setdefault(cell["prompt"], []).append(speeds[0] / speeds[1])
-    return [median(each) for each in by_prompt.values()]
-
-
-def same_text(cells: Sequence[dict], arm: str) -> str:
-    right = sum(cell["runs"][arm]["text"] == cell["runs"]["none"]["text"] for cell in cells)
-    return f"{right} of {len(cells)}"
-
-
-def rows(cells: Sequence[dict], kind: str, mode: str, arms: Sequence[str]) -> list[list[str]]:
-    """One a drafter: speeds over plain decoding, the geometric mean over the kind's prompts."""
-    mine = [cell for cell in cells if (cell["kind"], cell["mode"]) == (kind, mode)]
-    made = []
-    for arm in arms if mine else ():
-        speeds = ratios(mine, arm, "none")
-        steps = [median(cell["runs"][arm].get(what, float("nan")) for cell in mine) for what in COUNTS]
-        counts = [f"{count:.2f}" if count == count else "" for count in steps]
-        low = f"{min(speeds):.2f} to {max(speeds):.2f}" if len(speeds) > 1 else ""
-        made.append([f"{kind}, {mode}", arm, f"{geometric_mean(speeds):.2f}", low, *counts, same_text(mine, arm)])
-    return made
-
-
-COUNTS = ("tokens_a_step", "nodes_a_step")
-COLUMNS = ("prompts", "drafter", "times plain", "lowest, highest", "tokens a step", "nodes a step", "plain's text")
-
-
-def targets(cells: Sequence[dict], kinds: Sequence[str], singles: Sequence[str]) -> list[Target]:
-    """What `auto` must show: never slower than plain by over 2%, within 5% of the best drafter of each cell."""
-    found = []
-    for kind in kinds:
-        for mode in MODES:
-            mine = [cell for cell in cells if (cell["kind"], cell["mode"]) == (kind, mode)]
-            best = max(geometric_mean(ratios(mine, arm, "none")) for arm in singles)
-            own = geometric_mean(ratios(mine, "auto", "none"))
-            found.append(Target(f"{kind}, {mode}: auto over plain decoding", ">= 0.98", own))
-            found.append(Target(f"{kind}, {mode}: auto over the best single drafter", ">= 0.95", own / best))
-    return found
+        cells += [bench.recorded(cell) for cell in names.values()]
+    return cells
 
 
 def body(bench: Bench, folder: Path) -> Findings:
-    asked = bench.settings["arms"]
-    arms = Arms(bench, asked)
-    cells = measure(bench, arms, folder)
-    kinds = list(dict.fromkeys(cell["kind"] for cell in cells))
-    shown = [row for kind in kinds for mode in MODES for row in rows(cells, kind, mode, arms.of(mode))]
-    singles = [arm for arm in asked if arm not in TWINS and arm != "auto"]
-    judged = targets(cells, kinds, singles) if "auto" in asked else []
-    return Findings(judged, [Table("Drafters through the engine, batch 1", COLUMNS, shown)])
+    cells = measure(bench, Arms(bench, bench.settings["arms"]), folder)
+    return Findings(targets(cells), tables(cells))
 
 
-def suite(arms: Sequence[str], folder: Path) -> Suite:
+def suite(arms: Sequence[str], folder: Path, shard: tuple[int, int] = (1, 1)) -> Suite:
+    """`shard`: which of how many."""
     return Suite(
-        name="retrieval_engine",
+        name=NAME if shard == (1, 1) else f"{NAME}-{shard[0]}of{shard[1]}",
         summary=__doc__.splitlines()[0],
         settings={
             "arms": list(arms),
             "kinds": ["document", "chat", "code", "edit", "free text"],
-            "questions": 6,
+            "questions": 3,
             "document": 1500,
             "tokens": 64,
-            "rounds": 3,
-            "warm_up": 1,
+            "turns": 3,
+            "shard": list(shard),
         },
-        quick={"kinds": ["edit"], "questions": 1, "document": 60, "tokens": 6, "rounds": 1, "warm_up": 0},
+        quick={"kinds": ["edit"], "questions": 1, "document": 60, "tokens": 6, "turns": 1},
         body=partial(body, folder=folder),
     )
 
@@ -195,7 +160,7 @@ def arms_of(text: str | None) -> list[str]:
 
     Not those that were trained for one model: they need a file.
     """
-    untrained = [name for name in DRAFTERS.names() if not getattr(DRAFTERS.get(name), "takes_adapter", False)]
+    untrained = [name for name in DRAFTERS.names() if not DRAFTERS.get(name).needs_adapter]
     every = [*untrained, *TWINS]
     asked = every if text is None else text.split(",")
     unknown = [name for name in asked if name not in every]
@@ -204,13 +169,53 @@ def arms_of(text: str | None) -> list[str]:
     return ["none", *(name for name in asked if name != "none")]
 
 
-if __name__ == "__main__":
+def shard_of(text: str) -> tuple[int, int]:
+    """ "2/3" is the second of three."""
+    place, _, shards = text.partition("/")
+    if not (place.isdecimal() and shards.isdecimal() and 1 <= int(place) <= int(shards)):
+        raise GlimpseError(f"--shard {text!r}: give which of how many, such as 1/3")
+    return int(place), int(shards)
+
+
+def joined(results: Sequence[Result]) -> Result:
+    """One result of all shards. Raises GlimpseError where one is missing, twice there, or measured otherwise."""
+    first = results[0]
+    found = sorted(tuple(result.settings.get("shard", ())) for result in results)
+    shards = len(results)
+    if found != [(place, shards) for place in range(1, shards + 1)]:
+        raise GlimpseError(f"--join: shards {found}, where every one of {shards} should be there once")
+    for result in results[1:]:
+        for name in ("device", "versions", "commit", "dirty", "quick"):
+            if getattr(result, name) != getattr(first, name):
+                raise GlimpseError(f"--join: {name} {getattr(result, name)} beside {getattr(first, name)}")
+        if result.settings | {"shard": 0} != first.settings | {"shard": 0}:
+            raise GlimpseError("--join: the shards were measured with other settings")
+    cells = [cell for result in results for cell in result.runs]
+    why = reasons(ROOT / "benchmarks" / "notes.toml").get(NAME, {})
+    judged = [target.noted(why.get(target.what)) for target in targets(cells)]
+    settings = first.settings | {"shard": [1, 1]}
+    return replace(first, suite=NAME, settings=settings, runs=cells, targets=judged, tables=tables(cells))
+
+
+def start(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--arms")
+    parser.add_argument("--shard", default="1/1")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--questions", type=Path, default=ROOT.parent / "shared" / "data" / "questions")
-    known, rest = parser.parse_known_args()
+    known, rest = parser.parse_known_args(arguments)
     try:
-        chosen = suite(arms_of(known.arms), known.questions)
+        if known.join:
+            add_options(parser, ROOT)
+            out = parser.parse_args(arguments).out or ROOT / "benchmarks" / "results"
+            print(write_result(joined([read_result(path) for path in known.join]), out))
+            return 0
+        chosen = suite(arms_of(known.arms), known.questions, shard_of(known.shard))
     except GlimpseError as error:
         parser.error(str(error))
-    sys.exit(main(chosen, ROOT, rest))
+    return main(chosen, ROOT, rest)
+
+
+if __name__ == "__main__":
+    sys.exit(start())

@@ -1,22 +1,24 @@
 """What host drafters cost: reading a long prompt, and a step (committed tokens read, draft of 64 nodes), 1 and 32 rows.
 
-    python -m benchmarks.retrieval_host [--context 32768] [--steps 300] [--text FOLDER]
+    python -m benchmarks.retrieval_host [--text FOLDER]
 
 Real text; every row reads another part of a book. The successor tables know 8 successors of every token, so that drafts
-are full. Times are wall-clock medians, quartiles and 99th percentiles; the machine's load is printed beside them.
+are full. Times are wall-clock medians, quartiles and 99th percentiles of one thread: a machine that does nothing else.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from glimpse.bench.texts import books, default_folder
+from glimpse.bench.results import Table, Target
+from glimpse.bench.runner import Bench, Findings, Suite, main
+from glimpse.bench.texts import books
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.rows import Rows, RowView
 from glimpse.cache.sequence import Sequence
@@ -25,7 +27,6 @@ from glimpse.drafting.lookup import LookupDrafter
 from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.drafting.suffix.drafter import SuffixDrafter
 
-ROOT = Path(__file__).resolve().parents[1]
 ARMS = {
     "lookup": LookupDrafter,
     "suffix": SuffixDrafter,
@@ -35,15 +36,15 @@ ARMS = {
 COMMITTED = 3
 """Tokens committed a step."""
 DEPTH = 32
+LIMITS = {1: 0.3, 32: 1.0}
+"""Milliseconds that a step of RACER may take with so many rows (issue 5)."""
+COLUMNS = ("drafter", "rows", "prompt, ms a row", "step, ms", "quartiles", "99%", "nodes a row")
 
 
-def tokens_of(folder: Path, length: int) -> np.ndarray:
-    """The longer book in the demo model's tokens."""
-    from glimpse import LLM
-
-    text = max(books(folder).values(), key=len)
-    ids = LLM("demo", drafter="none").tokenizer.encode(text[: 6 * length])
-    return np.asarray(ids[:length])
+def tokens_of(bench: Bench, length: int) -> np.ndarray:
+    """The longest book in the model's tokens. Raises NoText where there is none."""
+    text = max(books(bench.options.text).values(), key=len)
+    return np.asarray(bench.llm.tokenizer.encode(text[: 6 * length])[:length])
 
 
 def rows_of(texts: list[np.ndarray], steps: int) -> RowView:
@@ -63,13 +64,8 @@ def fill_tables(drafter: RacerDrafter, view: RowView, ids: int) -> None:
         drafter.recycle(slot, read)
 
 
-def shown(seconds: list[float]) -> str:
-    low, mid, high, worst = (1e3 * value for value in np.percentile(seconds, (25, 50, 75, 99)))
-    return f"{mid:7.3f} ms ({low:.3f} to {high:.3f}, 99%: {worst:.3f})"
-
-
-def measure(name: str, text: np.ndarray, count: int, context: int, steps: int) -> str:
-    """One arm at `count` rows: milliseconds to read a prompt, then of a step."""
+def measure(name: str, text: np.ndarray, count: int, context: int, steps: int) -> dict:
+    """One arm at `count` rows: milliseconds to read a prompt, and of a step (quartiles and 99th percentile)."""
     drafter = ARMS[name]()
     stride = max(1, (len(text) - context - COMMITTED * steps) // count)
     view = rows_of([text[row * stride : row * stride + context] for row in range(count)], steps)
@@ -87,28 +83,42 @@ def measure(name: str, text: np.ndarray, count: int, context: int, steps: int) -
         draft = drafter.plan(view, [DEPTH] * count)
         taken.append(time.perf_counter() - begin)
         nodes += draft.offsets[-1]
-    mean = nodes / steps / count
-    return f"{name:15} {count:3} rows: prompt {1e3 * build:7.1f} ms, step {shown(taken)}, {mean:.0f} nodes a row"
+    low, mid, high, worst = (1e3 * float(value) for value in np.percentile(taken, (25, 50, 75, 99)))
+    return {"drafter": name, "rows": count, "prompt_ms": 1e3 * build, "step_ms": [low, mid, high, worst],
+            "nodes_a_row": nodes / steps / count}  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.retrieval_host", description=__doc__.partition("\n")[0])
-    parser.add_argument("--context", type=int, default=32_768)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--text", type=Path, default=default_folder(ROOT))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    text = tokens_of(options.text, options.context + 100_000)
+def row(cell: dict) -> list[str]:
+    """Of the table."""
+    low, mid, high, worst = cell["step_ms"]
+    return [cell["drafter"], str(cell["rows"]), f"{cell['prompt_ms']:.1f}", f"{mid:.3f}", f"{low:.3f} to {high:.3f}",
+            f"{worst:.3f}", f"{cell['nodes_a_row']:.0f}"]  # fmt: skip
+
+
+def body(bench: Bench) -> Findings:
+    settings = bench.settings
+    text = tokens_of(bench, settings["context"] + settings["apart"])
+    cells = []
     for name in ARMS:
-        begin = time.process_time()
-        measure(name, text[:2000], 1, 100, 3)
-        print(f"{name:15} first use: {time.process_time() - begin:.2f} s of CPU", flush=True)
-    for name in ARMS:
-        for count in (1, 32):
-            print(
-                measure(name, text, count, options.context, options.steps), f"load {os.getloadavg()[0]:.1f}", flush=True
-            )
+        measure(name, text[:1000], 1, 100, 3)  # compiles its loops
+        for count in settings["rows"]:
+            asked = (name, text, count, settings["context"], settings["steps"])
+            cells.append(bench.cell(f"{name} x{count}", partial(measure, *asked)))
+    found = [
+        Target(f"racer x{cell['rows']}: ms of a step", f"<= {LIMITS[cell['rows']]}", cell["step_ms"][1])
+        for cell in cells
+        if cell["drafter"] == "racer" and cell["rows"] in LIMITS
+    ]
+    return Findings(found, [Table("Host time of a step, ms", COLUMNS, [row(cell) for cell in cells])])
 
+
+SUITE = Suite(
+    name="retrieval_host",
+    summary=__doc__.splitlines()[0],
+    settings={"context": 32_768, "apart": 100_000, "steps": 300, "rows": [1, 32]},
+    quick={"context": 300, "apart": 400, "steps": 3, "rows": [1, 2]},
+    body=body,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(SUITE, Path(__file__).resolve().parents[1]))

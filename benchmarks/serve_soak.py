@@ -30,9 +30,6 @@ DRAFTERS = ("none", "lookup", "racer")
 WANTED = {"type": "json_schema", "json_schema": {"name": "a", "schema": {
     "type": "object", "properties": {"kind": {"enum": ["cat", "hat"]}}, "required": ["kind"],
     "additionalProperties": False}}}  # fmt: skip
-QUIET = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "MALLOC_ARENA_MAX": "2"}
-"""oneDNN keeps the code of 1,024 products by shape, and glibc heaps for every thread: a leak of some MiB would be
-hidden behind what they take in the first thousands of requests."""
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "event_loop_tasks")
 
 
@@ -152,7 +149,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     command = [sys.executable, "-m", "glimpse", "serve", "-m", given.model, "--device", "cpu", "--threads", "1",
                "--port", "0", "--max-batch-size", "16", "--max-ways", "4"]  # fmt: skip
-    environ = os.environ | {"PYTHONPATH": str(environment.source_root() / "src"), **QUIET}
+    environ = os.environ | {"PYTHONPATH": str(environment.source_root() / "src")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ)
     try:
         address = Address.of(process.stdout.readline().rsplit(" ", 1)[1].strip())

@@ -14,10 +14,14 @@ def write_random_adapter(path: Path, llm, *, seed: int = 0, scale: float = 0.3, 
     checkpoint = llm.loaded.checkpoint
     facts = {"target": "tiny", "fingerprint": checkpoint.fingerprint, "size": 4, "first": 1, "rank": 3, "inner": 8}
     config = BlockConfig(**facts | changed)
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {
-        name: scale * torch.randn(shape, generator=generator) + (1 if name.endswith("qk_norm") else 0)
-        for name, shape in shapes_of(checkpoint.spec, config).items()
-    }
-    write_adapter(path, config, tensors)
+    write_adapter(path, config, random_tensors(checkpoint.spec, config, seed, scale))
     return path
+
+
+def random_tensors(spec, config: BlockConfig, seed: int = 0, scale: float = 0.3) -> dict[str, torch.Tensor]:
+    """Tensors of an adapter: the norms about 1, all else about 0."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: scale * torch.randn(shape, generator=generator) + (1 if name.endswith("qk_norm") else 0)
+        for name, shape in shapes_of(spec, config).items()
+    }

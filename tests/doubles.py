@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.chains import chain
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.engine.engine import Engine
 from glimpse.llm import LLM
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 
 Texts = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Prompts and the outputs that plain decoding gave."""
@@ -29,7 +29,7 @@ def with_parts(llm: LLM, drafting: object = None, pacing: object = None, **optio
     return other
 
 
-class HostDrafter:
+class HostDrafter(Drafter):
     """What the doubles share: whole drafts, chains, no law, nothing learned. They say what `proposal` is."""
 
     name = "double"
@@ -136,7 +136,7 @@ class AlwaysWrong(Noisy):
         super().__init__(texts, 1.0, vocab)
 
 
-class RandomPacer:
+class RandomPacer(Pacer):
     """Drafts, verifies and decodes plainly at random, and cuts host drafts anywhere (not for rules that need no
     anticipation: what it cuts does not depend on the tokens, so it is legal for all)."""
 

@@ -48,7 +48,8 @@ class LLM:
         llm = LLM("demo", drafter="sparse", pacer="entropy")
         print(llm.generate("Once upon a time", SamplingParams(max_tokens=32))[0].text)
 
-    `model` is "demo", a Hugging Face folder or a GGUF file. `drafter` left out is "lookup", `acceptance` "coupled".
+    `model` is "demo", a Hugging Face folder or a GGUF file. `drafter` left out is "auto", or "lookup" with a pacer or a
+    rule ("rejection") that it does not go with; `acceptance` left out is "coupled".
     `lossy` is off: only with it ("slowfast", or a rule such as "typical:0.3", which bring a drafter of their own where
     none is named) may the text be another than the model's own. `draft_tokens` is the draft length of the pacer `fixed`
     and the longest of others (None: the pacer's own). `budget` is the share of the context that a sparse draft reads
@@ -94,9 +95,9 @@ class LLM:
         progress: Progress | None = None,
     ) -> None:
         options = EngineOptions(
-            usual_drafter(lossy) if drafter is None else drafter, pacer, acceptance, draft_tokens, budget,
-            budget_floor, refresh_sets, refresh_layer, exact, reserve, prefix_reuse, suffix_store, suffix_store_tokens,
-            None if adapter is None else str(adapter), block_mode, lossy,
+            usual_drafter(lossy, pacer, acceptance) if drafter is None else drafter, pacer, acceptance, draft_tokens,
+            budget, budget_floor, refresh_sets, refresh_layer, exact, reserve, prefix_reuse, suffix_store,
+            suffix_store_tokens, None if adapter is None else str(adapter), block_mode, lossy,
         )  # fmt: skip
         check_names(options)
         refuse_unused(options)
@@ -171,7 +172,8 @@ class LLM:
     def settings(self) -> dict[str, object]:
         """Every effective setting of the engine."""
         parts = self._engine.parts
-        recalls = parts.drafter.needs_forward or getattr(parts.drafter, "recalls", False)
+        recalls = parts.drafter.needs_forward or parts.drafter.recalls
+        adapter = self.options.adapter if parts.drafter.takes_adapter else None
         return {
             "model": self._loaded.checkpoint.name,
             "drafter": self.options.drafter,
@@ -182,8 +184,8 @@ class LLM:
             "budget": parts.budget.share if recalls else None,
             "budget_floor": parts.budget.floor if recalls else None,
             "suffix_store": self.options.suffix_store,
-            "adapter": self.options.adapter,
-            "block_mode": self.options.block_mode or ("auto" if self.options.adapter else None),
+            "adapter": adapter,
+            "block_mode": (self.options.block_mode or "auto") if adapter else None,
             "exact": self.options.exact,
             "reserve": self.options.reserve,
             "prefix_reuse": self.options.prefix_reuse,
@@ -194,7 +196,7 @@ class LLM:
             "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
             "threads": torch.get_num_threads(),
             "lossless": parts.drafter.lossless and parts.acceptance.lossless,
-            **getattr(parts.drafter, "settings", {}),
+            **parts.drafter.settings,
             **self._engine.facts,
         }
 

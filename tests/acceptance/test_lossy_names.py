@@ -10,7 +10,8 @@ from glimpse.errors import ArgumentError
 @pytest.mark.parametrize(
     ("text", "settled"),
     [("typical", "typical:0.3"), ("typical:0.1", "typical:0.1"), ("slowfast", "slowfast"), ("top-k:3", "top-k:3"),
-     ("r-fuzzy:-inf", "r-fuzzy:-inf"), ("cactus:0.123456789", "cactus:0.123456789"), ("typical:inf", "typical:inf")],
+     ("r-fuzzy:-inf", "r-fuzzy:-inf"), ("cactus:0.123456789", "cactus:0.123456789"), ("typical:inf", "typical:inf"),
+     ("top-k:-0", "top-k:0"), ("typical: 1e200", "typical:1e+200")],
 )  # fmt: skip
 def test_modes_are_read_and_written(text, settled):
     mode = Lossy.parse(text)
@@ -31,6 +32,9 @@ def test_modes_are_read_and_written(text, settled):
         ("top-k:1.5", "lossy 'top-k' takes a whole number from 0 on, not 1.5"),
         ("top-k:inf", "lossy 'top-k' takes a whole number from 0 on, not inf"),
         ("r-fuzzy:nan", "lossy 'r-fuzzy' takes a number; -inf is strict, not nan"),
+        ("slowfast:", "lossy 'slowfast:': '' is no number; write slowfast"),
+        ("cactus:inf", "lossy 'cactus' takes a number from 0 on, not inf"),
+        ("contrastive:inf", "lossy 'contrastive' takes a number from 0 on, not inf"),
         ("slowfast:2", "lossy 'slowfast' takes no strength, not 2"),
     ],
 )

@@ -8,6 +8,8 @@ import glimpse.registry
 from glimpse import acceptance
 from glimpse.acceptance.exact import Coupled
 from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.pacing import PACERS
+from glimpse.pacing.pacer import Pacer
 from glimpse.registry import Registry
 
 
@@ -69,3 +71,39 @@ def test_a_plugin_may_raise_anything_at_import(plugins, tmp_path, monkeypatch, c
 
 def test_rules_are_what_the_registry_says():
     assert acceptance.REGISTRY.get("coupled") is Coupled
+
+
+class Half(Pacer):
+    """A plug-in's pacer that leaves some methods out."""
+
+    def admit(self, rows):
+        """Written."""
+
+    def decide(self, rows, room):
+        """Written."""
+
+
+class Whole(Half):
+    """One that has them all, and nothing that a pacer may leave out."""
+
+    def trim(self, rows):
+        """Written."""
+
+    def observe(self, rows, outcomes):
+        """Written."""
+
+    def retire(self, rows):
+        """Written."""
+
+
+def test_a_part_inherits_what_its_users_rely_on(monkeypatch):
+    for name, target in (("odd", "math:pi"), ("half", f"{__name__}:Half"), ("whole", f"{__name__}:Whole")):
+        monkeypatch.setitem(PACERS.builtin, name, target)
+    with pytest.raises(GlimpseError, match=r"'odd' is no class that inherits glimpse\.pacing\.pacer\.Pacer"):
+        PACERS.get("odd")
+    with pytest.raises(GlimpseError, match="'half' has no observe, retire, trim"):
+        PACERS.get("half")
+    pacer = PACERS.get("whole")()
+    assert (pacer.paces, pacer.candidates, pacer.rolls_back, pacer.plain_is_unknown) == (None, 0, False, False)
+    with pytest.raises(GlimpseError, match=r"the pacer Whole has no build\(context\)"):
+        PACERS.get("whole").build(None)

@@ -12,6 +12,8 @@ from benchmarks import (
     pacer,
     prove,
     refresh,
+    relaxed_laws,
+    selector_fit,
     soak,
     sparse_acceptance,
     spine_acceptance,
@@ -41,7 +43,7 @@ def given(tmp_path_factory):
     "suite",
     [equality.SUITE, laws.SUITE, pacer.SUITE, sparse_acceptance.SUITE, sparse_acceptance.SWEEP, end_to_end.SUITE,
      cpu_speed.SUITE, refresh.SUITE, fleet.SUITE, soak.SUITE, spine_acceptance.SUITE, auto_cells.SUITE,
-     suffix_store.SUITE, crossover.SUITE],
+     suffix_store.SUITE, crossover.SUITE, selector_fit.SUITE, selector_fit.CONFIRM, relaxed_laws.SUITE],
     ids=lambda suite: suite.name,
 )  # fmt: skip
 def test_a_suite_runs_through(suite, given, monkeypatch):

@@ -103,3 +103,14 @@ def test_neighbours():
 
 def test_weights_of_nothing_but_zeros_are_no_trouble():
     assert torch.isfinite(Selector(key_norm=1.0).scores(torch.zeros(1, 1, 2, 9), torch.ones(1, 1, 9))).all()
+
+
+def test_where_attention_says_nothing_late_positions_are_chosen():
+    """b = -4, as fitted; 0 has no preference."""
+    even = torch.full((1, 2, 1, 60), 1 / 60)
+    got = Selector().select(even, None, BUDGET)[0, 0].tolist()
+    inside = BUDGET.positions(60) - BUDGET.sinks - BUDGET.recent
+    first = 60 - BUDGET.recent - inside
+    assert got == [*range(BUDGET.sinks), *range(first, 60)]
+    prior = Selector(age=0.0, most_prior=1.0).scores(even, None)
+    assert torch.allclose(prior, prior[..., :1].expand_as(prior))

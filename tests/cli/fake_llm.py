@@ -43,7 +43,7 @@ class FakeLLM:
         self.tokenizer = FakeTokenizer()
         self.spec = SimpleNamespace(step_weight_bytes=lambda _: 538_000_000, kv_bytes_per_token=lambda _: 46_080)
         self.settings = {
-            "model": options.model, "drafter": options.drafter or "lookup", "budget": options.budget or 0.1,
+            "model": options.model, "drafter": options.drafter or "auto", "budget": options.budget or 0.1,
             "budget_floor": 256, "context_length": options.max_context or 8192, "dtype": "float32", "temperature": 0.0,
         }  # fmt: skip
         print("a library that prints on stdout")

@@ -177,6 +177,7 @@ def test_a_timeline(capsys, model, tmp_path):
         ("steps -m ~nobodys_home/model", "model '~nobodys_home/model' cannot be looked up"),
         ("decode --drafter lookup --budget 100", "--budget 100 means nothing to drafter 'lookup'"),
         ("timeline --drafter lookup --budget 100", "--budget 100 means nothing to drafter 'lookup'"),
+        ("timeline --drafter block", "drafter 'block' needs an adapter"),
         ("timeline --drafter auto --pacer fleet", "pacer 'fleet' does not go with drafter 'auto'"),
         ("decode --drafter auto", "drafter 'auto' chooses its lengths itself"),
         ("steps --text nowhere", "--text 'nowhere' is no folder"),

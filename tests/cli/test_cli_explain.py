@@ -18,6 +18,11 @@ def test_every_choice_is_a_line_with_its_numbers(glimpse, command, where):
     assert getattr(ran, where).count("because of the GPU") == 1
 
 
+def test_where_no_drafter_is_named_it_is_auto_and_may_be_explained(glimpse):
+    ran = glimpse("generate", "--prompt", "Hello", "--explain")
+    assert (ran.code, ran.err.count("because of the GPU")) == (0, 1)
+
+
 def test_unasked_it_is_in_the_json_only(glimpse):
     assert "from token" not in glimpse("generate", *ASKED).err
     choices = glimpse("generate", *ASKED, "--json").json()["speculation"]["choices"]
@@ -29,7 +34,7 @@ def test_unasked_it_is_in_the_json_only(glimpse):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--explain",), "drafter lookup chooses nobody: add --drafter auto"),
+        (("--explain", "--pacer", "fixed"), "drafter lookup chooses nobody: add --drafter auto"),
         (("--explain", "--drafter", "sparse"), "drafter sparse chooses nobody"),
         (("--explain", "--drafter", "auto", "--quiet"), "--quiet hides the report"),
     ],

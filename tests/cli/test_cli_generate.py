@@ -37,7 +37,7 @@ def test_json_is_one_object_and_nothing_else_whatever_libraries_print(glimpse):
     assert result["finish_reason"] == "stop"
     assert result["usage"] == {"prompt_tokens": 7, "completion_tokens": 7}
     assert result["speculation"]["acceptance_by_position"] == [2 / 3, 2 / 3, 1 / 3, 1 / 3]
-    assert result["settings"]["drafter"] == "lookup"
+    assert result["settings"]["drafter"] == "auto"
     assert "a library that prints on stdout" in ran.err
 
 

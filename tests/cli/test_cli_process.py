@@ -49,7 +49,7 @@ def test_ctrl_c_ends_with_what_was_written_so_far(stage, text):
     assert (result["text"], result["finish_reason"]) == (text, "abort")
     assert result["usage"]["completion_tokens"] == len(result["token_ids"]) == len(text.split())
     assert result["timing"]["prefill_s"] == 0.25
-    assert result["settings"]["drafter"] == result["speculation"]["drafter"] == "lookup"
+    assert result["settings"]["drafter"] == result["speculation"]["drafter"] == "auto"
 
 
 def test_ctrl_c_in_text_mode_keeps_the_text():
@@ -58,7 +58,7 @@ def test_ctrl_c_in_text_mode_keeps_the_text():
     assert out.endswith("The cat sat\n")
     assert "interrupted after 3 tokens" in err
     assert "ended by abort" in err
-    assert "drafter lookup" in err
+    assert "drafter auto" in err
 
 
 @pytest.mark.parametrize(

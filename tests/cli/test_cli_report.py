@@ -11,12 +11,12 @@ from glimpse.cli.report import of_output, telling
 from glimpse.outputs import GenerationOutput, Speculation, Timing, Usage
 
 
-def shown(speculation):
+def shown(speculation, usage=None, **settings):
     output = GenerationOutput(
-        text="a", token_ids=(1,), finish_reason="stop", usage=Usage(1, 1), speculation=speculation,
-        timing=Timing(0.1, 0.1, 1),
+        text="a", token_ids=(1,), finish_reason="stop", usage=usage or Usage(1, 1), speculation=speculation,
+        timing=Timing(0.1, 0.1, 1), settings=settings,
     )  # fmt: skip
-    console = Console(file=StringIO(), width=200)
+    console = Console(file=StringIO(), width=300)
     console.print(of_output(output))
     return console.file.getvalue()
 
@@ -35,6 +35,14 @@ def test_a_lossy_text_is_said_to_be_one():
     assert "lossy typical:0.3: the text may differ from the model's own; 4 tokens were accepted by the" in relaxed
     trusted = shown(Speculation(lossy="slowfast", lossless=False, trusted=1200))
     assert "1,200 tokens were written without a verification" in trusted
+
+
+@pytest.mark.parametrize(("prompt", "whole"), [(2000, True), (2008, True), (2009, False)])
+def test_a_text_that_fast_steps_read_whole_strays_nowhere(prompt, whole):
+    speculation = Speculation(lossy="slowfast", lossless=False, trusted=290)
+    said = shown(speculation, Usage(prompt, 300), budget_floor=2308)
+    assert ("all by steps that read the whole context: up to 2,308 tokens nothing is lost, or gained" in said) == whole
+    assert "whole context" not in shown(Speculation(lossy="typical:0.3", relaxed=3), Usage(9, 9), budget_floor=256)
 
 
 @pytest.mark.parametrize(("there", "said"), [(True, "device cpu"), (False, "device cpu (no NVIDIA GPU here)")])

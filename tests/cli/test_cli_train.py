@@ -61,13 +61,16 @@ def test_a_finished_training_is_left_as_it_is(capsys, tiny_folder, texts, tmp_pa
     [
         ("", 2, "needs --text FOLDER and --out FILE"),
         ("--text nowhere --out a", 2, "no such folder of texts: nowhere"),
+        ("--text TEXTS --out .", 2, "'.' is a folder; name a file for the adapter"),
+        ("--text TEXTS --out TEXTS/a", 2, "lies in the folder of texts"),
+        ("--text TEXTS --out a --seed 99999999999999999999", 2, "seed must be a whole number >= 0 and <= 4294967296"),
         ("--text TEXTS --out a --rank 0", 2, "rank must be"),
         ("--text TEXTS --out a --minutes 0", 2, "--minutes must be more than 0, not 0"),
         ("--text TEXTS --out a --dtype float16", 2, "dtype float16 is too coarse to train in"),
     ],
 )
 def test_what_cannot_be_is_one_line(capsys, tiny_folder, texts, argv, code, words):
-    given = [str(texts) if word == "TEXTS" else word for word in argv.split()]
+    given = [word.replace("TEXTS", str(texts)) for word in argv.split()]
     found, stdout, err = run(capsys, "train", "block", "-m", str(tiny_folder), "--device", "cpu", *given)
     assert (found, stdout) == (code, "")
     assert words in err

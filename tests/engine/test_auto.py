@@ -139,6 +139,22 @@ def test_what_does_not_go_together_is_refused(tiny, tiny_folder, options, said):
         LLM(tiny_folder, device="cpu", **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "auto"),
+        ({"pacer": "auto"}, "auto"),
+        ({"acceptance": "matched", "suffix_store": "mine"}, "auto"),
+        ({"pacer": "fixed"}, "lookup"),
+        ({"acceptance": "rejection"}, "lookup"),
+        ({"lossy": "typical:0.3"}, "lookup"),
+        ({"lossy": "cactus"}, "sparse"),
+    ],
+)
+def test_a_drafter_left_out_is_this_one_where_it_goes_with_the_rest(tiny_folder, options, name):
+    assert LLM(tiny_folder, device="cpu", max_batch_size=1, max_context=64, **options).settings["drafter"] == name
+
+
 def test_pacers_left_out_are_the_drafters_own(tiny):
     assert tiny.variant(drafter="auto", pacer=None).settings["pacer"] == "auto"
     assert tiny.variant(drafter="lookup", pacer=None).settings["pacer"] == "entropy"
@@ -146,6 +162,6 @@ def test_pacers_left_out_are_the_drafters_own(tiny):
     assert tiny.variant(drafter="auto", pacer=None).settings["budget"] == 0.1
 
 
-def test_with_trees_it_is_nothing_for_the_device_engine(tiny):
+def test_with_self_drafting_it_is_nothing_for_the_device_engine(tiny):
     parts = tiny.variant(drafter="auto", pacer=None)._engine.parts
     assert why_not_engine(parts) == "drafter 'auto' gives trees beside self-drafts"

@@ -17,6 +17,7 @@ from glimpse.cache.sequence import Sequence
 from glimpse.engine.engine import Engine
 from glimpse.engine.forward import forward, load_of
 from glimpse.engine.riding import BlockDraws
+from glimpse.pacing.costs import StepCosts
 from glimpse.sampling import SamplingParams
 
 
@@ -172,7 +173,26 @@ def test_a_load_counts_the_masks(tiny, adapter):
     parts, sequence = llm._engine.parts, Sequence(llm._engine.parts.pool)
     masks = MaskGroups(parts.drafter.head.path, 4, (0, 1))
     load = load_of([RowSpec(0, sequence, 10, 2, masks=masks)], parts.rows)
-    assert (load.full_tokens, load.draft_tokens, load.draft_kv) == (2, 8, 24)
+    assert (load.full_tokens, load.draft_tokens, load.draft_kv, load.rounds, load.mixed) == (2, 8, 24, 1, 0)
+
+
+def test_what_the_first_mask_costs_is_measured_apart_from_the_others(tiny, adapter):
+    """The layers that masks go through read their weights again, for one group as for five."""
+    parts, sequence = flex(tiny, adapter)._engine.parts, Sequence(flex(tiny, adapter)._engine.parts.pool)
+    costs, path = StepCosts(10**6, 10), parts.drafter.head.path
+    for count in (0, 1, 2, 5) * 9:
+        masks = MaskGroups(path, 4, tuple(range(count))) if count else None
+        load = load_of([RowSpec(0, sequence, 100, 5, masks=masks)], parts.rows)
+        costs.observe(load, 1.0 + (0.4 if count else 0.0) + 0.01 * 4 * count)
+    assert float(costs.marginal(rounds=1)) == pytest.approx(0.4, rel=0.2)
+    assert float(costs.marginal(draft_tokens=4, draft_kv=100)) == pytest.approx(0.04, rel=0.5)
+
+
+def test_settings_have_an_adapter_where_it_is_read(tiny, adapter):
+    llm = flex(tiny, adapter)
+    assert (llm.settings["adapter"], llm.settings["block_mode"]) == (str(adapter), "auto")
+    other = llm.variant(drafter="lookup")
+    assert (other.settings["adapter"], other.settings["block_mode"]) == (None, None)
 
 
 def test_everything_is_given_back(tiny, adapter):

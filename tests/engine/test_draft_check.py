@@ -126,5 +126,5 @@ def test_the_first_and_last_id_of_the_vocabulary_may_be_drafted(tiny):
 @pytest.mark.parametrize(("kind", "registry"), [("drafter", DRAFTERS), ("pacer", PACERS)])
 def test_a_plug_in_that_builds_nothing_is_named(tiny, monkeypatch, kind, registry):
     monkeypatch.setitem(registry.builtin, "odd", "math:pi")
-    with pytest.raises(GlimpseError, match=rf"{registry.group}: the plug-in 'odd' has no build\(context\)"):
+    with pytest.raises(GlimpseError, match=rf"{registry.group}: the plug-in 'odd' is no class that inherits glimpse"):
         tiny.variant(**{kind: "odd"})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 
 import pytest
+from tests.adapters import write_random_adapter
 from tests.doubles import Fixed, with_parts
 
 from glimpse import acceptance
@@ -26,25 +28,29 @@ WALKS, LAWS = ("typical", "top-k", "entropy-gated"), ("cactus", "cascade-opt", "
                                                 "fuzzy", "mentored", "r-fuzzy")  # fmt: skip
 
 
-def test_every_lossless_configuration_is_lossless(tiny):
+def test_every_lossless_configuration_is_lossless(tiny, tmp_path):
     """All drafters, pacers and exact rules: whatever can be built without the option has an exact rule and trusts
-    nothing; the lossy rules' modules name none of it."""
-    built = 0
+    nothing."""
+    built = Counter()
+    adapter = write_random_adapter(tmp_path / "random.safetensors", tiny)
     for drafter, pacer, rule in product(
         DRAFTERS.names(), [None, *PACERS.names()], [None, *acceptance.REGISTRY.names()]
     ):
-        options = EngineOptions(drafter, pacer, rule)
+        options = EngineOptions(drafter, pacer, rule, adapter=str(adapter) if drafter == "block" else None)
         try:
             parts = make_parts(tiny.loaded, options)
         except ArgumentError:
             continue
-        built += 1
+        built.update({("drafter", drafter), ("pacer", options.paced_by), ("rule", options.accepted_by)})
         assert options.lossy is None
         assert parts.acceptance.lossless
         assert parts.drafter.lossless
         assert not trusts(parts.acceptance)
         assert type(parts.acceptance) is type(acceptance.resolve(rule or "coupled"))
-    assert built > 100
+    assert {name for part, name in built if part == "drafter"} == {*DRAFTERS.names()}
+    assert {name for part, name in built if part == "pacer"} == {*PACERS.names()}
+    assert {name for part, name in built if part == "rule"} == {*acceptance.REGISTRY.names()}
+    assert sum(count for (part, _), count in built.items() if part == "drafter") > 100
 
 
 @pytest.mark.parametrize("name", [*LOSSY.names(), "trust"])
@@ -112,13 +118,13 @@ def test_a_relaxed_walk_accepts_more_and_counts_it(tiny, rule, drafter):
     runs = {}
     for strength in (strict.strict, strict.grid[-1]):
         fast = tiny.variant(drafter=drafter, pacer="fixed", lossy=f"{rule}:{strength:g}", draft_tokens=8, budget=0.9)
-        runs[strength] = fast.generate([IDS], SamplingParams(max_tokens=60, temperature=1.0, seed=5))[0].speculation
-    exact, loose = runs[strict.strict], runs[strict.grid[-1]]
+        runs[strength] = fast.generate([IDS], SamplingParams(max_tokens=60, temperature=1.0, seed=5))[0]
+    exact, loose = (runs[strength].speculation for strength in (strict.strict, strict.grid[-1]))
     assert loose.relaxed > 0
     assert loose.acceptance_rate > exact.acceptance_rate
     assert loose.lossy == f"{rule}:{strict.grid[-1]:g}"
     assert loose.lossless is False
-    assert f"{loose.relaxed} tokens were accepted by the relaxed rule alone" in report.straying(loose)
+    assert f"{loose.relaxed} tokens were accepted by the relaxed rule alone" in report.straying(runs[strict.grid[-1]])
 
 
 @pytest.mark.parametrize("rule", LAWS)
@@ -128,6 +134,18 @@ def test_rules_with_a_law_run_with_sparse_drafts(tiny, rule):
         assert len(out.token_ids) == 24
         assert out.speculation.drafted > 0
         assert out.to_json()["speculation"]["acceptance"] == rule
+
+
+@pytest.mark.parametrize("rule", [name for name in LAWS if name not in ("cascade-tok", "fuzzy")])
+def test_the_strict_end_of_a_chain_rule_is_rejections_text(tiny, rule):
+    """The same draws decide. (Strict `fuzzy` throws every draft away; `cascade-tok` has no strict end.)"""
+    options = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 4}
+    exact = tiny.variant(**options, acceptance="rejection")
+    mine = tiny.variant(**options, lossy=f"{rule}:{LOSSY.get(rule).strengths.strict:g}")
+    for out, right in zip(mine.generate([IDS, IDS[:40]], PARAMS), exact.generate([IDS, IDS[:40]], PARAMS), strict=True):
+        assert out.token_ids == right.token_ids
+        assert out.speculation.relaxed == 0
+        assert out.speculation.accepted == right.speculation.accepted > 0
 
 
 def test_plain_decoding_beside_it_is_exact(tiny):

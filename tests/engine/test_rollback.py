@@ -170,7 +170,7 @@ def test_rollback_under_rejection_is_biased(llm, rule, fits):
 
 
 def test_what_is_not_exact_is_refused_in_one_line(tiny, monkeypatch):
-    with pytest.raises(ArgumentError, match="exact only if all that was drawn is verified") as refused:
+    with pytest.raises(ArgumentError, match="holds only if all that was drawn is verified") as refused:
         tiny.variant(drafter="sparse", pacer="libraspec", acceptance="rejection")
     assert "\n" not in str(refused.value)
     monkeypatch.setitem(PACERS.builtin, "choosy", f"{__name__}:Choosy")
@@ -190,7 +190,7 @@ class Sampled(HostDrafter):
 def test_whole_drafts_that_were_drawn_are_verified_whole_or_refused(tiny, monkeypatch):
     monkeypatch.setitem(DRAFTERS.builtin, "drawn", f"{__name__}:Sampled")
     for pacer in ("marginal", "entropy", "libraspec"):
-        with pytest.raises(ArgumentError, match="exact only if all that"):
+        with pytest.raises(ArgumentError, match="holds only if all that"):
             tiny.variant(drafter="drawn", pacer=pacer, acceptance="rejection")
     for rule in sorted(REGISTRY.builtin):
         tiny.variant(drafter="drawn", pacer="fixed", acceptance=rule)

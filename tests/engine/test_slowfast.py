@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from glimpse.cache.recall import RecallBudget
 from glimpse.engine.watch import Did, attach
@@ -57,7 +60,7 @@ def test_the_sibling_is_lossless(tiny, params, pacer_of):
 
 
 def test_slow_steps_come_at_sentence_ends_and_after_so_many(tiny):
-    did, out = steps(narrow(tiny, lossy="slowfast", draft_tokens=5), PROMPTS[0], SAMPLED)
+    did, out = steps(narrow(tiny, lossy="slowfast", draft_tokens=5), PROMPTS[0], replace(SAMPLED, seed=5))
     ends, tokens = sentence_ends(tiny.tokenizer), list(out.token_ids)
     assert did[0] == Did.PREFILL
     since, expected = 0, [Did.PREFILL]
@@ -65,6 +68,7 @@ def test_slow_steps_come_at_sentence_ends_and_after_so_many(tiny):
         slow = since == 5 or token in ends
         expected.append(Did.PLAIN if slow else Did.DRAFT)
         since = 0 if slow else since + 1
+    expected[-1] = Did.PLAIN  # no draft has room behind the last token
     assert did == expected
     assert any(token in ends for token in tokens[:-1]), "the text has a boundary, or this shows little"
 
@@ -169,3 +173,37 @@ def test_compare_sets_it_beside_plain_decoding(tiny):
     assert found.baseline.speculation.lossless
     assert found.speculative.speculation.lossy == "slowfast"
     assert found.predicted_speedup is not None
+
+
+def test_a_fast_step_that_gives_no_number_is_made_up_for_by_a_slow_one(tiny, monkeypatch):
+    fast = tiny.variant(drafter="slowfast", pacer=None, lossy="slowfast", budget_floor=None)
+    draw, turns = fast._engine._settler._book.extend, iter(range(1000))
+
+    def extend(slots, logits):
+        return draw(slots, logits * (torch.nan if next(turns) % 3 == 2 else 1.0))
+
+    monkeypatch.setattr(fast._engine._settler._book, "extend", extend)
+    did, out = steps(fast, PROMPTS[0], SAMPLED)
+    assert out.token_ids == tiny.generate([PROMPTS[0]], SAMPLED)[0].token_ids
+    broken = [place for place, what in enumerate(did) if what == Did.DRAFT][2::3]
+    assert broken
+    assert all(did[place + 1] == Did.PLAIN for place in broken)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_put_back_again_and_again_where_fast_steps_read_everything(tiny, every):
+    """Rows in different phases; what was fast is read anew in full, which here is the same."""
+    fast = tiny.variant(drafter="slowfast", pacer=None, lossy="slowfast", budget_floor=None, draft_tokens=4)
+    right = [out.token_ids for out in tiny.generate(PROMPTS, SAMPLED)]
+    requests = fast._requests(PROMPTS, SAMPLED)
+    for request in requests:
+        fast._engine.add(request)
+    for turn in range(200):
+        for _ in range(every):
+            fast._engine.step()
+        if not fast._engine.busy:
+            break
+        if turn < 15:
+            fast._engine.preempt(requests[turn % 3])
+    assert [tuple(request.committer.token_ids) for request in requests] == right
+    assert sum(request.preempted for request in requests) > 5

@@ -13,7 +13,7 @@ SURE = np.array([0.9, 0.8, 0.5])
 
 def costs(mask: float, first: float = 0.0) -> StepCosts:
     """Steps of a second, whose mask tokens add `mask` each, and the first of them `first` more."""
-    found = StepCosts(1, 1, start=(1.0, 1e-6, mask, 1e-9, 1e-9, 1e-9, 1e-9, first))
+    found = StepCosts(1, 1, start=(1.0, 1e-6, mask, 1e-9, 1e-9, 1e-9, first, 1e-9))
     assert found.marginal(draft_tokens=1) == pytest.approx(mask)
     return found
 

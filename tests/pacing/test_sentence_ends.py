@@ -1,7 +1,11 @@
 """Which token ids end a sentence."""
 
 import pytest
+import tokenizers
+from tokenizers import decoders, models
+from transformers import PreTrainedTokenizerFast
 
+from glimpse.model import Tokenizer
 from glimpse.pacing.sentence_ends import ends_sentence, sentence_ends
 
 
@@ -40,3 +44,54 @@ def test_of_a_real_tokenizer(tiny):
     ends = sentence_ends(tiny.tokenizer)
     texts = {tiny.tokenizer.decode([token]) for token in ends - tiny.tokenizer.special_ids}
     assert texts == {".", "?", "!", ";", "\n"}
+
+
+def sentencepiece():
+    """As Llama 2: spaces are part of tokens, a newline is a byte."""
+    pieces = [
+        "<unk>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        ".",
+        "!",
+        "▁no",
+        "yes",
+        ",",
+        ".”",
+        "；",
+    ]
+    model = models.BPE(
+        {piece: index for index, piece in enumerate(pieces)}, [], unk_token="<unk>", byte_fallback=True, fuse_unk=True
+    )
+    found = tokenizers.Tokenizer(model)
+    found.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return found, {"<unk>", "</s>", "<0x0A>", "<0x21>", "<0x2E>", "<0x3B>", "<0x3F>", ".", "!", ".”", "；"}
+
+
+def joined():
+    """As GPT-4 and Qwen: a mark and the newlines behind it are one token, in bytes written as letters."""
+    pieces = ["<unk>", "</s>", ".Ċ", ".ĊĊ", "Ċ", "ĊĊ", "Ġno", "Ġ...", '?"', ",", "),", "ãĢĤ", "ãĢ", "3", ".5"]
+    found = tokenizers.Tokenizer(models.WordLevel({piece: index for index, piece in enumerate(pieces)}, "<unk>"))
+    found.decoder = decoders.ByteLevel()
+    return found, {"<unk>", "</s>", ".Ċ", ".ĊĊ", "Ċ", "ĊĊ", "Ġ...", '?"', "ãĢĤ"}
+
+
+def wordpiece():
+    """As BERT: nothing of spaces or newlines is left; pieces within words are marked."""
+    pieces = ["<unk>", "</s>", ".", "##.", "?", ";", "no", "##s", ",", ":"]
+    found = tokenizers.Tokenizer(
+        models.WordPiece({piece: index for index, piece in enumerate(pieces)}, unk_token="<unk>")
+    )
+    found.decoder = decoders.WordPiece()
+    return found, {"<unk>", "</s>", ".", "##.", "?", ";"}
+
+
+@pytest.mark.parametrize("made", [sentencepiece, joined, wordpiece])
+def test_of_other_kinds_of_tokenizers(made):
+    backend, right = made()
+    backend.add_special_tokens(["<unk>", "</s>"])
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", unk_token="<unk>")
+    assert {backend.id_to_token(token) for token in sentence_ends(Tokenizer(fast))} == right

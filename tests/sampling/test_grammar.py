@@ -17,6 +17,7 @@ from glimpse.sampling import SamplingParams
 from glimpse.sampling.nodes import Nodes
 from glimpse.sampling.pipeline import Sampler
 from glimpse.sampling.processors.structure import unpacked
+from glimpse.sampling.schema import refuse_unenforced
 
 SCHEMA = {
     "type": "object",
@@ -141,11 +142,46 @@ def test_a_grammar_that_no_token_continues_lets_the_text_end(llm):
         ({"json_schema": {"type": "array", "items": {"oneOf": [{}, {}]}}}, "oneOf.*anyOf"),
         ({"json_schema": {"allOf": [{"type": "integer"}, {"minimum": 5}]}}, "allOf"),
         ({"json_schema": {"$defs": {"a": {"uniqueItems": True}}, "$ref": "#/$defs/a"}}, "uniqueItems"),
+        ({"json_schema": {"properties": {"a": {"$ref": "other.json"}}}}, "[$]ref.*nothing is fetched"),
+        ({"json_schema": {"$dynamicRef": "#a"}}, "dynamicRef"),
+        ({"json_schema": {"minimum": 3}}, "minimum.*without a type"),
+        ({"json_schema": {"type": "object", "required": ["a"]}}, "required 'a'.*properties"),
+        ({"json_schema": {"type": "object", "properties": {"a": {}}, "required": ["b"]}}, "required 'b'.*properties"),
+        ({"json_schema": {"type": "string", "pattern": "^a+$", "maxLength": 2}}, "maxLength.*beside pattern"),
+        ({"json_schema": {"type": "string", "format": "email", "maxLength": 9}}, "maxLength.*beside format"),
+        ({"json_schema": {"anyOf": [{"type": "string"}], "maxLength": 2}}, "maxLength.*beside anyOf"),
+        ({"json_schema": {"anyOf": [{"type": "string"}], "type": "integer"}}, "type .*'integer'.*beside anyOf"),
+        ({"json_schema": {"enum": ["ab"], "maxLength": 1}}, "maxLength.*beside enum"),
+        ({"json_schema": {"enum": [1, True], "type": "integer"}}, "type .*'integer'.*beside enum"),
+        ({"json_schema": {"$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a", "minimum": 3}}, "minimum.*beside"),
+        (
+            {"json_schema": {"$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a", "type": "string"}},
+            "type .*'string'",
+        ),
+        (
+            {"json_schema": {"type": "object", "properties": {"a": {}}, "patternProperties": {"^a": {"type": "null"}}}},
+            "properties.*beside patternProperties",
+        ),
     ],
 )
 def test_what_cannot_be_enforced_is_refused(llm, grammar, named):
     with pytest.raises(ArgumentError, match=named):
         llm.generate(["a"], SamplingParams(grammar=grammar, max_tokens=3))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "enum": ["a", "b"], "description": "a letter", "title": "T", "default": "a"},
+        {"type": ["string", "null"], "anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}], "default": None},
+        {"$defs": {"a": {"type": "integer", "minimum": 3}}, "allOf": [{"$ref": "#/$defs/a"}], "description": "three"},
+        {"type": "object", "properties": {"a": {"type": "number", "maximum": 2}}, "required": ["a"]},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 2},
+        {"type": ["integer", "string"], "minimum": 3, "maxLength": 2},
+    ],
+)
+def test_what_is_enforced_is_let_through(schema):
+    refuse_unenforced(schema)
 
 
 def test_names_and_values_that_look_like_keywords_are_none(llm):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -59,3 +60,10 @@ class Client:
             if connection.sock is not None:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             connection.close()
+
+
+def value(metrics: str, name: str, **labels: str) -> float:
+    """The sum of the samples of a metric that have these labels."""
+    found = re.findall(rf"^glimpse:{name}{{([^}}]*)}} (\S+)$", metrics, re.M)
+    wanted = [f'{key}="{text}"' for key, text in labels.items()]
+    return sum(float(number) for told, number in found if all(want in told for want in wanted))

@@ -119,6 +119,31 @@ def test_an_option_that_is_not_honoured_is_named(server, name, value):
     assert body["error"]["param"].partition(".")[0] == name or value == "a " * 4000
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("stop", "x" * 1001), ("stop", ["x" * 1001]), ("stop", ["x"] * 65), ("bad_words", ["x"] * 1001), ("str", 1),
+     ("suppress_tokens", [5] * 20_001), ("stop_token_ids", [5] * 20_001), ("n", "1"), ("prompt", ["a", 5]),
+     ("logit_bias", {str(token): 1 for token in range(20_001)})],
+)  # fmt: skip
+def test_param_is_the_field_alone(server, name, value):
+    """Whatever kinds a field may be of, and a long list is refused as quickly as a short one."""
+    status, body = server.client.post("/v1/completions", GOOD["/v1/completions"] | {name: value})
+    assert (status, body["error"]["param"].partition(".")[0]) == (400, name)
+    assert body["error"]["message"].startswith((f"{name}:", f"{name}.", f"'{name}':"))
+    assert not any(word in body["error"]["message"].partition(":")[0] for word in ("constrained", "list["))
+
+
+def test_too_many_prompts_are_refused_before_they_are_read(server, monkeypatch):
+    monkeypatch.setattr(type(server.served.tokenizer), "encode", lambda *_, **__: pytest.fail("one was read"))
+    status, body = server.client.post("/v1/completions", {"prompt": ["a"] * 10_000})
+    assert (status, body["error"]["param"]) == (400, "n")
+
+
+def test_a_body_that_is_packed_is_refused(server):
+    status, body = server.client.post("/v1/completions", GOOD["/v1/completions"], {"Content-Encoding": "gzip"})
+    assert (status, body["error"]["param"]) == (415, "Content-Encoding")
+
+
 CHAT_REFUSED = [
     ("audio", {"voice": "a"}), ("modalities", ["audio"]), ("prediction", {"type": "content"}), ("functions", [{}]),
     ("reasoning_effort", "high"), ("web_search_options", {}), ("top_logprobs", 2), ("echo", True), ("prompt", "a"),

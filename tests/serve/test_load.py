@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.serve.client import value
 from tests.serve.server import running
 
 import glimpse
@@ -29,13 +30,6 @@ def jobs():
             "top_k": 50,
             "seed": number,
         }
-
-
-def value(metrics: str, name: str, **labels: str) -> float:
-    """The sum of the samples of a metric that have these labels."""
-    found = re.findall(rf"^glimpse:{name}{{([^}}]*)}} (\S+)$", metrics, re.M)
-    wanted = [f'{key}="{text}"' for key, text in labels.items()]
-    return sum(float(number) for told, number in found if all(want in told for want in wanted))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from glimpse.sampling import SamplingParams
+from glimpse.serve.refusals import IDLE
+from glimpse.serve.schemas import ChatBody, CompletionBody
 
 openai = pytest.importorskip("openai", reason="the client of the extra `dev` is not installed")
 
@@ -21,6 +23,17 @@ def client(endless):
 def offline(llm, prompt, **options):
     """As `LLM.generate` writes it, plainly."""
     return llm.variant(drafter="none", draft_tokens=None).generate([prompt], SamplingParams(**options))
+
+
+def test_every_option_that_the_client_knows_is_known_here():
+    """Honoured, refused by name, or one that changes no answer: none is left to be refused as unknown."""
+    from openai.types import completion_create_params
+    from openai.types.chat import completion_create_params as chat_create_params
+
+    for params, body in ((chat_create_params, ChatBody), (completion_create_params, CompletionBody)):
+        options = set(params.CompletionCreateParamsBase.__annotations__) | {"stream"}
+        assert len(options) > 15
+        assert options - set(body.model_fields) - set(body.refused) - set(IDLE) == set()
 
 
 def test_models(client, endless):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.serve.server import running
 
 from glimpse.engine.options import EngineOptions
+from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.serve.schemas import CompletionBody
 from glimpse.serve.settings import ServeSettings
@@ -59,9 +62,44 @@ def test_a_mode_that_changes_the_text_is_only_there_where_the_server_allows_it(l
         assert (status, body["error"]["param"]) == (400, "acceptance")
     with running(llm, allow_lossy=True) as server:
         status, body = server.client.post(PATH, SHORT | {"lossy": "top-k:4"})
-        assert (status, body["usage"]["speculation"]["lossless"]) == (200, False)
+        told = body["usage"]["speculation"]
+        assert (status, told["lossless"], told["lossy"], told["trusted"]) == (200, False, "top-k:4", 0)
         _, body = server.client.post(PATH, SHORT)
-        assert "lossless" not in body["usage"]["speculation"]
+        assert not {"lossless", "lossy", "relaxed", "trusted"} & {*body["usage"]["speculation"]}
+
+
+def test_metrics_tell_lossy_tokens_apart(llm):
+    """Strengths are the clients' to choose: a label for each would have no end."""
+    with running(llm, allow_lossy=True) as server:
+        for asked in ({}, {"lossy": "top-k:4"}, {"lossy": "top-k:3"}, {"lossy": "slowfast", "drafter": "slowfast"}):
+            status, body = server.client.post(PATH, SHORT | asked)
+            assert status == 200, body
+        lines = re.findall(r"^glimpse:lossy_(\w+)_total{(.*)} (\S+)$", server.client.get("/metrics")[1], re.MULTILINE)
+        labels = [dict(re.findall(r'(\w+)="([^"]*)"', text)) for _, text, _ in lines]
+        found = {
+            (name, own["drafter"], own["lossy"]): float(count)
+            for (name, _, count), own in zip(lines, labels, strict=True)
+        }
+        trusted = body["usage"]["speculation"]["trusted"]
+        assert trusted > 0
+        assert found.pop(("passed_tokens", "sparse", "top-k")) >= 0
+        assert found == {
+            ("tokens", "sparse", "top-k"): 6, ("tokens", "slowfast", "slowfast"): 3,
+            ("passed_tokens", "slowfast", "slowfast"): trusted,
+        }  # fmt: skip
+
+
+def test_a_server_with_a_lossy_mode_of_its_own(tiny_folder):
+    """Whoever started it chose the mode: requests get it, or an exact rule by name, but no other lossy mode."""
+    loose = LLM(tiny_folder, lossy="top-k:3", drafter="sparse", pacer="fixed", budget_floor=16, device="cpu")
+    assert options(loose).lossy == options(loose, max_draft=3).lossy == "top-k:3"
+    exact = options(loose, acceptance="coupled")
+    assert (exact.lossy, exact.acceptance, exact.drafter) == (None, "coupled", "sparse")
+    assert options(loose, drafter="lookup").lossy is None
+    with pytest.raises(ArgumentError, match=r"lossy 'top-k:4' changes the text; this server was not started with"):
+        options(loose, lossy="top-k:4")
+    with pytest.raises(ArgumentError, match="leave one of them out"):
+        options(loose, lossy="top-k:3", acceptance="coupled")
 
 
 def test_a_cache_that_others_hold_is_a_503(llm):

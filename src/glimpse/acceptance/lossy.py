@@ -52,7 +52,8 @@ class Lossy:
         try:
             mode = cls(name, float(number) if colon else None)
         except ValueError:
-            raise ArgumentError(f"lossy {text!r}: {number!r} is no number; write {name} or {name}:NUMBER") from None
+            known = f"{name} or {name}:NUMBER" if hasattr(LOSSY.get(name), "strengths") else name
+            raise ArgumentError(f"lossy {text!r}: {number!r} is no number; write {known}") from None
         rule = mode.rule
         return cls(name, getattr(rule, "strength", None))
 

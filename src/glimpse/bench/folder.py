@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,17 @@ def alone_in(folder: Path, suite: str) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(handle)
+
+
+@contextmanager
+def script_in(folder: Path, suite: str) -> Iterator[None]:
+    """`alone_in` for a script: a GlimpseError ends the process with one line and its exit code, without a traceback."""
+    try:
+        with alone_in(folder, suite):
+            yield
+    except GlimpseError as error:
+        print(f"{suite}: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 def _locked(path: Path) -> int:

@@ -7,6 +7,7 @@ which) and `grow_weights` (the arithmetic).
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,8 +91,15 @@ def grow_checkpoint(
     spec = replace(spec, context_length=context_length or spec.context_length)
     decoder = grow(spec, opened.weights, shape, dtype=dtype, device=device, seed=seed, progress=progress)
     return Checkpoint(
-        f"{name}, {cost_label(spec, decoder.spec)}", decoder, opened.tokenizer, opened.generation_defaults
-    )
+        f"{name}, {cost_label(spec, decoder.spec)}", decoder, opened.tokenizer, opened.generation_defaults,
+        twin_fingerprint(opened.fingerprint(), decoder.spec, seed),
+    )  # fmt: skip
+
+
+def twin_fingerprint(source: str, twin: DecoderSpec, seed: int = 0) -> str:
+    """A twin's `Checkpoint.fingerprint`, of its source's and of what it was grown to; its weights follow from these."""
+    sizes = [(name, getattr(twin, name)) for name in sorted(GrownShape.__slots__)]
+    return hashlib.sha256(repr((source, sizes, seed)).encode()).hexdigest()[:16]
 
 
 def cost_label(source: DecoderSpec, twin: DecoderSpec) -> str:

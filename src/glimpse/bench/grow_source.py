@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from glimpse.model.checkpoint import with_eos
+from glimpse.model.fingerprint import fingerprint
 from glimpse.model.gguf_config import spec_from_gguf
 from glimpse.model.gguf_tokenizer import tokenizer_from_gguf
 from glimpse.model.hf_checkpoint import default_eos, generation_defaults
@@ -29,6 +30,10 @@ class OpenedSource:
     weights: WeightSource
     tokenizer: Tokenizer
     generation_defaults: dict[str, Any]
+
+    def fingerprint(self) -> str:
+        """See `glimpse.model.fingerprint`; it reads a few weights."""
+        return fingerprint(self.spec, self.weights)
 
 
 def open_source(path: Path) -> OpenedSource:

@@ -44,7 +44,8 @@ class GrownWeights:
         self.source, self.spec = source, twin_spec(source, shape)
         self.plan = plan_twin(source, self.spec)
         self._weights, self._device = weights, torch.device(device)
-        self._rotation = _orthonormal(source.hidden_size, self.spec.hidden_size, seed).to(self._device)
+        self.rotation = _orthonormal(source.hidden_size, self.spec.hidden_size, seed).to(self._device)
+        """R"""
 
     def __contains__(self, name: str) -> bool:
         return name == HEAD or self._source_name(name) in self._weights
@@ -77,10 +78,10 @@ class GrownWeights:
 
     def tensor(self, name: str) -> Tensor:
         if name == EMBEDDING:
-            return self._padded(self._read(EMBEDDING) @ self._rotation.t())
+            return self._padded(self.read(EMBEDDING) @ self.rotation.t())
         if name == HEAD:
-            head = self._read(EMBEDDING if self.source.tied else HEAD)
-            return self._padded((head * self._read(FINAL_NORM)) @ self._rotation.t())
+            head = self.read(EMBEDDING if self.source.tied else HEAD)
+            return self._padded((head * self.read(FINAL_NORM)) @ self.rotation.t())
         part, kind = _part(name)
         if part.endswith(("q_norm", "k_norm")):
             return self._head_norm(name)
@@ -91,27 +92,28 @@ class GrownWeights:
 
     def _reading(self, name: str, part: str, kind: str) -> Tensor:
         """Rows that read the residual stream: one a head's dimension or a unit."""
-        rows = self._read(self._source_name(name))
+        rows = self.read(self._source_name(name))
         if kind == "weight":
             norm = self._source_name(name).replace(f"{part}.weight", f"{_NORM_BEFORE[part]}.weight")
-            rows = (rows * self._read(norm)) @ self._rotation.t()
-        return self._spread(rows, part)
+            rows = (rows * self.read(norm)) @ self.rotation.t()
+        return self.spread(rows, part)
 
     def _writing(self, name: str, part: str, kind: str) -> Tensor:
         """Columns that write to the residual stream; all zero in a layer that only stands in."""
         if not self.plan.layers[int(_layer(name))][1]:
             return torch.zeros(self.shape(name), device=self._device)
-        source = self._read(self._source_name(name))
+        source = self.read(self._source_name(name))
         if kind == "bias":
-            return self._rotation @ source
-        return self._spread(source.t() @ self._rotation.t(), part).t()
+            return self.rotation @ source
+        return self.spread(source.t() @ self.rotation.t(), part).t()
 
-    def _spread(self, rows: Tensor, part: str) -> Tensor:
-        """[source rows, *] to [twin rows, *]: to its units, or to the places of its heads' dimensions."""
+    def spread(self, rows: Tensor, part: str) -> Tensor:
+        """Rows [source rows, *] of the linear `part` to [twin rows, *]: to its units, or to the places of its heads'
+        dimensions. Of linears that write, their columns, transposed."""
         plan = self.plan
         if part.startswith("mlp."):
             return self._copied(rows, plan.units.source, plan.units.write if part == "mlp.down_proj" else None)
-        heads = self._placed(rows.view(-1, self.source.head_dim, *rows.shape[1:]))
+        heads = self.placed(rows.view(-1, self.source.head_dim, *rows.shape[1:]))
         if part in ("self_attn.k_proj", "self_attn.v_proj"):
             spread = self._copied(heads, plan.kv_heads, None)
         else:
@@ -130,11 +132,15 @@ class GrownWeights:
         return float(larger**0.5) if part == "self_attn.q_proj" else 1.0
 
     def _head_norm(self, name: str) -> Tensor:
-        weight = self._placed(self._read(self._source_name(name))[None])[0]
-        smaller = self.source.head_dim / self.spec.head_dim
-        return weight * smaller**0.5 if "k_norm" in name else weight
+        weight = self.placed(self.read(self._source_name(name))[None])[0]
+        return weight * self.key_norm_scale if "k_norm" in name else weight
 
-    def _placed(self, heads: Tensor) -> Tensor:
+    @property
+    def key_norm_scale(self) -> float:
+        """What keys' norms are times, so that q k / sqrt(head size) stays the same."""
+        return float((self.source.head_dim / self.spec.head_dim) ** 0.5)
+
+    def placed(self, heads: Tensor) -> Tensor:
         """[heads, h, *] to [heads, H, *]: pair (i, i + h/2) goes to (i, i + H/2)."""
         half, size = self.source.head_dim // 2, self.spec.head_dim
         placed = heads.new_zeros(heads.shape[0], size, *heads.shape[2:])
@@ -158,7 +164,8 @@ class GrownWeights:
             block.copy_(rows[: len(block)]).add_(rows[1 : len(block) + 1]).mul_(0.5)
         return padded
 
-    def _read(self, name: str) -> Tensor:
+    def read(self, name: str) -> Tensor:
+        """A tensor of the source, by its name there."""
         return self._weights.tensor(name).to(device=self._device, dtype=torch.float32)
 
     def _source_name(self, name: str) -> str:

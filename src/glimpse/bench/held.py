@@ -84,6 +84,19 @@ class Held:
         return norms
 
 
+def forward_together(
+    texts: Sequence[Held], start: int, recalled: Sequence[RecallSet | None], *, importance: int = 0
+) -> ForwardResult:
+    """One forward of token `start` of each of several texts over the same model, each with its own set."""
+    parts = texts[0].parts
+    specs = [
+        RowSpec(text._slot, text._sequence, start, 1, own, outputs=1, importance=importance)
+        for text, own in zip(texts, recalled, strict=True)
+    ]
+    with torch.inference_mode():
+        return forward(parts.decoder, parts.pool, parts.rows, specs)
+
+
 @contextmanager
 def held(llm: LLM, ids: Sequence[int], *, shares: bool = True) -> Iterator[Held]:
     """`Held` while the block runs."""

@@ -36,8 +36,8 @@ class Selector:
     """a."""
     key_norm: float = 0.0
     """g; 0 never looks at the keys."""
-    age: float = 0.0
-    """b."""
+    age: float = -4.0
+    """b; below 0 it is late positions that are favoured, as though u were counted from the newest (docs/lossy.md)."""
     age_power: float = 1.0
     """e."""
     end: float = 0.0

@@ -16,6 +16,7 @@ from glimpse.cli.bench_options import (
     GridOptions,
     PairOptions,
     Usual,
+    adapter_for,
     refuse_budget,
     seconds_of,
     shapes,
@@ -111,7 +112,7 @@ def _refuse_drafter(name: str, device: torch.device) -> None:
     offered = DRAFTERS.get(name)
     if not offered.drafts:
         raise ArgumentError(f"drafter {name!r} drafts nothing: plain decoding is measured beside any other")
-    if getattr(offered, "paced_by", None) not in (None, "fixed"):
+    if offered.paced_by not in (None, "fixed"):
         raise ArgumentError(
             f"drafter {name!r} chooses its lengths itself, and here every length is given: use another, or measure it "
             "by glimpse compare"
@@ -127,6 +128,7 @@ def _measuring(cells: CellOptions, pairs: PairOptions | None, asked: Sequence[Ce
     from glimpse.bench.floors import measure_machine
 
     refuse_budget(cells, cells.drafter)
+    adapter = adapter_for(cells.adapter, [cells.drafter], f"drafter {cells.drafter!r}")
     laws, effort, text = (
         temperatures(pairs.temperature) if pairs else (),
         _effort(pairs),
@@ -134,7 +136,7 @@ def _measuring(cells: CellOptions, pairs: PairOptions | None, asked: Sequence[Ce
     )
     device, dtype = machine_for(cells)
     machine = measure_machine(device, dtype)
-    return Measuring(Models(dtype, device), text, machine, effort, cells.budget or 512, cells.drafter, laws)
+    return Measuring(Models(dtype, device), text, machine, effort, cells.budget or 512, cells.drafter, laws, adapter)
 
 
 def _effort(pairs: PairOptions | None) -> Effort:

@@ -11,6 +11,8 @@ from glimpse.cli.bench_options import (
     CellKind,
     GridOptions,
     Usual,
+    adapter_for,
+    reads_cache,
     seconds_of,
     shapes,
     shortest,
@@ -65,19 +67,29 @@ class ArmOptions:
             "--arms",
         ),
     ] = None
+    adapter: Annotated[
+        str | None,
+        option(_RUN, "The file of the arms block, block-parallel and block-sequential.", "--adapter"),
+    ] = None
 
 
 def fleet(cells: GridOptions, turns: TurnOptions, arms: ArmOptions, output: OutputOptions) -> int:
     """Decode filled batches by several pacers in turn: tokens a second, speedup, host time (CELL:half: unlike rows)."""
-    names = [name.strip() for name in arms.arms.split(",")] if arms.arms is not None else None
+    from glimpse.bench.fleet.arms import USUAL, arms_named, drafters_of
+
+    names = arms_named([name.strip() for name in arms.arms.split(",")]) if arms.arms is not None else None
+    drafters, what = drafters_of(names or USUAL), f"the arms {', '.join(names or USUAL)}"
+    adapter = adapter_for(arms.adapter, drafters, what)
+    if cells.budget is not None and not any(map(reads_cache, drafters)):
+        raise ArgumentError(f"--budget {cells.budget} means nothing to {what}, which read no cache; leave it out")
     usual = Usual(400, (4,), (3, 5)), Usual(8000, (64,), _FIXED)
-    return _measure("filled", cells, turns, names, fleet_kind(*usual), output)
+    return _measure("filled", cells, turns, Asked(names, adapter), fleet_kind(*usual), output)
 
 
 def batches(cells: GridOptions, turns: TurnOptions, output: OutputOptions) -> int:
     """Decode ever larger batches with and without drafts, in turn; draws both (SVG) beside the result file."""
     usual = Usual(400, (1, 2, 4, 8), _FIXED), Usual(8000, tuple(1 << bits for bits in range(9)), _FIXED)
-    return _measure("batches", cells, turns, ["none", "fleet"], fleet_kind(*usual, grid=True), output, _figure)
+    return _measure("batches", cells, turns, Asked(("none", "fleet")), fleet_kind(*usual, grid=True), output, _figure)
 
 
 def _figure(result: Result, folder: Path) -> list[Path]:
@@ -93,8 +105,17 @@ def fleet_kind(cpu: Usual, gpu: Usual, *, grid: bool = False) -> CellKind[FleetS
     return CellKind(parse_fleet, cpu, gpu, _FIXED, bare=lambda text: text.strip().removesuffix(HALF), grid=grid)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arms, and the adapter of those that take one."""
+
+    arms: tuple[str, ...] | None
+    """None: the usual ones."""
+    adapter: str | None = None
+
+
 def _measure(
-    name: str, cells: GridOptions, turns: TurnOptions, arms: list[str] | None, kind: CellKind[FleetShape],
+    name: str, cells: GridOptions, turns: TurnOptions, arms: Asked, kind: CellKind[FleetShape],
     output: OutputOptions, figures: Figures | None = None,
 ) -> int:  # fmt: skip
     from glimpse.bench.fleet.tables import tables
@@ -111,21 +132,19 @@ def _measure(
             measuring.close()
 
 
-def _measuring(
-    cells: GridOptions, turns: TurnOptions, arms: list[str] | None, asked: Sequence[FleetShape]
-) -> FleetMeasuring:
+def _measuring(cells: GridOptions, turns: TurnOptions, arms: Asked, asked: Sequence[FleetShape]) -> FleetMeasuring:
     """All options checked, then the machine measured."""
     from glimpse.bench.decode.models import Models
-    from glimpse.bench.fleet.arms import arms_named
     from glimpse.bench.fleet.measure import FleetMeasuring
     from glimpse.bench.floors import measure_machine
 
-    named = None if arms is None else arms_named(arms)
     law = 0.7 if turns.temperature is None else temperatures(f"{turns.temperature:g}")[0]
     effort, text = _effort(turns), text_of(cells, shortest(asked))
     device, dtype = machine_for(cells)
     machine = measure_machine(device, dtype)
-    return FleetMeasuring(Models(dtype, device), text, machine, effort, cells.budget or 512, law, named)
+    return FleetMeasuring(
+        Models(dtype, device), text, machine, effort, cells.budget or 512, law, arms.arms, arms.adapter
+    )
 
 
 def _effort(turns: TurnOptions) -> FleetEffort:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
@@ -108,6 +108,10 @@ class CellOptions(GridOptions):
     drafter: Annotated[
         str, option(_CELLS, "Who drafts; on a GPU only sparse so far. Default: sparse.", "--drafter")
     ] = "sparse"
+    adapter: Annotated[
+        str | None,
+        option(_CELLS, "The file of --drafter block; for a cell MODEL@SHAPE the one of MODEL.", "--adapter"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,12 +235,30 @@ def refuse_budget(options: GridOptions, drafter: str) -> None:
         )
 
 
+def adapter_for(file: str | None, drafters: Iterable[str], what: str) -> str | None:
+    """The adapter asked for, where any of the drafters takes one; `what` names them to people.
+
+    Raises ArgumentError for one that nobody would read, for one that is missing, and for a file that is not there.
+    """
+    from pathlib import Path
+
+    from glimpse.drafting import DRAFTERS
+
+    offered = [DRAFTERS.get(name) for name in drafters]
+    takes = any(drafter.takes_adapter for drafter in offered)
+    if file is None and any(drafter.needs_adapter for drafter in offered):
+        raise ArgumentError(f"{what} needs --adapter FILE, which glimpse train block makes")
+    if file is not None and not takes:
+        raise ArgumentError(f"--adapter {file!r} means nothing to {what}; leave it out, or name block")
+    return None if file is None else str(_there("--adapter", Path(file), Path.is_file, "file"))
+
+
 def reads_cache(drafter: str) -> bool:
     """Whether a drafter may draft by forwards over a part of the cache. Raises ArgumentError for an unknown name."""
     from glimpse.drafting import DRAFTERS
 
     offered = DRAFTERS.get(drafter)
-    return bool(offered.needs_forward or getattr(offered, "recalls", False))
+    return bool(offered.needs_forward or offered.recalls)
 
 
 def _there(name: str, path: Path, check: Callable[[Path], bool], kind: str) -> Path:

@@ -56,7 +56,7 @@ def _measuring(cells: GridOptions, run: TimelineOptions, asked: Sequence[FleetSh
         raise ArgumentError(f"--steps {run.steps}: from 1 to 2,000 can be drawn")
     refuse_budget(cells, run.drafter)
     reads = {"budget": 0.001, "budget_floor": cells.budget or 512} if reads_cache(run.drafter) else {}
-    pacer = run.pacer or getattr(DRAFTERS.get(run.drafter), "paced_by", "fleet")
+    pacer = run.pacer or DRAFTERS.get(run.drafter).paced_by or "fleet"
     options = EngineOptions(run.drafter, pacer, prefix_reuse=False, **reads)  # type: ignore[arg-type]
     check_names(options)
     refuse_unused(options)

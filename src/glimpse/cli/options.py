@@ -40,7 +40,8 @@ class ModelOptions:
         option(
             _MODEL,
             "Who drafts: none, lookup, suffix, racer, racer+suffix, sparse, sparse+racer, refresh, slowfast, block, "
-            "auto (the one that pays), or a plug-in's name. Default: lookup.",
+            "auto (the one that pays), or a plug-in's name. Default: auto; lookup with another pacer or with "
+            "rejection.",
             "--drafter",
         ),
     ] = None
@@ -49,7 +50,7 @@ class ModelOptions:
         option(
             _MODEL,
             "Who decides how far to draft: entropy, fixed, marginal, libraspec, fleet, synchronised, feedback, "
-            "boundary. Default: entropy; drafters auto and slowfast have their own.",
+            "boundary. Default: the drafter's own, which is entropy for most.",
             "--pacer",
         ),
     ] = None
@@ -76,6 +77,10 @@ class ModelOptions:
     budget: Annotated[
         float | None, option(_MODEL, "Share of the context that drafter sparse reads. Default: 0.1.", "--budget")
     ] = None
+    budget_floor: Annotated[
+        int | None,
+        option(_MODEL, "Positions that it reads at least. Default: 256; drafter slowfast 2,308.", "--budget-floor"),
+    ] = None
     refresh_sets: Annotated[
         str | None, option(_MODEL, "How drafter refresh chooses sets: heads, pages. Default: heads.", "--refresh-sets")
     ] = None
@@ -83,7 +88,12 @@ class ModelOptions:
         int | None, option(_MODEL, "The layer, from 0, at which drafter refresh reads all.", "--refresh-layer")
     ] = None
     adapter: Annotated[
-        str | None, option(_MODEL, "The file of drafter block; glimpse train block makes it.", "--adapter")
+        str | None,
+        option(
+            _MODEL,
+            "The file of drafter block, or for auto to choose it too; glimpse train block makes it.",
+            "--adapter",
+        ),
     ] = None
     block_mode: Annotated[
         str | None,
@@ -135,6 +145,12 @@ class StreamOptions:
     no_stream: Annotated[bool, option(_OUTPUT, "Show the text when it is finished.", "--no-stream")] = False
 
 
+def _usual_drafter(model: ModelOptions) -> str:
+    from glimpse.engine.lossy import usual_drafter  # imports torch
+
+    return usual_drafter(model.lossy, model.pacer, model.acceptance)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions:
     """Why drafter auto did what it did."""
@@ -146,9 +162,9 @@ class ExplainOptions:
 
     def refuse_what_is_not_shown(self, model: ModelOptions, *, quiet: bool) -> None:
         """Raises ArgumentError where there is no choice to explain, or no place to print it."""
-        if self.explain and model.drafter != "auto":
+        if self.explain and (drafter := model.drafter or _usual_drafter(model)) != "auto":
             raise ArgumentError(
-                f"--explain tells what drafter auto chose, and drafter {model.drafter or 'lookup'} chooses nobody: "
+                f"--explain tells what drafter auto chose, and drafter {drafter} chooses nobody: "
                 "add --drafter auto, or leave --explain out"
             )
         if self.explain and quiet:

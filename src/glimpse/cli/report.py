@@ -21,8 +21,8 @@ _NEUTRAL: Mapping[str, object] = {
 """Values that change nothing."""
 _TELLING = (
     "model", "dtype", "device", "threads", "drafter", "pacer", "acceptance", "lossy", "draft_tokens", "budget",
-    "context_length", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty",
-    "presence_penalty", "seed",
+    "budget_floor", "context_length", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
+    "frequency_penalty", "presence_penalty", "seed",
 )  # fmt: skip
 """Settings worth a word, in this order; `--json` has them all."""
 
@@ -33,7 +33,7 @@ def of_output(output: GenerationOutput, *, explain: bool = False) -> RenderableT
     if output.speculation.drafted:
         lines += [Text(drafting(output.speculation)), by_position(output.speculation.acceptance_by_position)]
     if output.speculation.lossy is not None:
-        lines.append(Text(straying(output.speculation), style="yellow"))
+        lines.append(Text(straying(output), style="yellow"))
     if explain:
         lines += choices(output.speculation)
     if output.speculation.eager_steps:
@@ -68,11 +68,16 @@ def drafting(speculation: Speculation) -> str:
     )
 
 
-def straying(speculation: Speculation) -> str:
-    """That the text is not bound to be the model's own, and how many of its tokens were let pass."""
+def straying(output: GenerationOutput) -> str:
+    """That the text is not bound to be the model's own, how many tokens were let pass, and where none can stray."""
+    speculation, read = output.speculation, output.settings.get("budget_floor")
     passed = speculation.relaxed + speculation.trusted
     how = "written without a verification" if speculation.trusted else "accepted by the relaxed rule alone"
-    return f"lossy {speculation.lossy}: the text may differ from the model's own; {passed:,} tokens were {how}"
+    said = f"lossy {speculation.lossy}: the text may differ from the model's own; {passed:,} tokens were {how}"
+    length = output.usage.prompt_tokens + output.usage.completion_tokens
+    if not speculation.trusted or not isinstance(read, int) or length > read:
+        return said
+    return f"{said}, all by steps that read the whole context: up to {read:,} tokens nothing is lost, or gained"
 
 
 def eagerly(speculation: Speculation) -> str:

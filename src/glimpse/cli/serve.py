@@ -56,6 +56,11 @@ class ServerOptions:
         list[str],
         option(_SERVER, "A web origin whose pages may call the API; may be repeated. Default: none.", "--allow-origin"),
     ] = field(default_factory=list)
+    allow_hosts: Annotated[
+        list[str],
+        option(_SERVER, "A name besides localhost by which a server at 127.0.0.1 without keys may be called, as by a "
+                        "proxy; may be repeated. Default: none.", "--allow-host"),
+    ] = field(default_factory=list)  # fmt: skip
     max_waiting: Annotated[
         int | None, option(_SERVER, "Texts that may wait; others get a 429. Default: 64.", "--max-waiting")
     ] = None
@@ -67,8 +72,10 @@ class ServerOptions:
         float | None, option(_SERVER, "Longest a request may take. Default: 600.", "--request-seconds")
     ] = None
     body_seconds: Annotated[
-        float | None, option(_SERVER, "Longest a body may take to arrive. Default: 30.", "--body-seconds")
-    ] = None
+        float | None,
+        option(_SERVER, "Longest a head or a body may take to arrive, or an answer to be read on. Default: 30.",
+               "--body-seconds"),
+    ] = None  # fmt: skip
     drain_seconds: Annotated[
         float | None, option(_SERVER, "How long requests may finish after SIGTERM. Default: 30.", "--drain-seconds")
     ] = None
@@ -84,6 +91,9 @@ def serve(model: ServedModelOptions, server: ServerOptions, output: OutputOption
     if output.json:
         raise ArgumentError("--json: a server prints no result; leave it out")
     require()
+    from glimpse.serve.code_cache import bound_code_caches
+
+    bound_code_caches()
     settings = settings_of(model, server)
     logging.basicConfig(level=logging.WARNING if output.quiet else logging.INFO, format="%(asctime)s %(message)s")
     with Bars(quiet=output.quiet) as bars, session(model, bars) as llm:
@@ -97,7 +107,8 @@ def settings_of(model: ModelOptions, server: ServerOptions) -> ServeSettings:
     from glimpse.serve.settings import ServeSettings
 
     keys = server.api_keys or list(filter(None, [os.environ.get(_KEY_VARIABLE)]))
-    lists = {"api_keys": tuple(keys), "allow_origins": tuple(server.allow_origins)}
+    lists = {"api_keys": tuple(keys), "allow_origins": tuple(server.allow_origins),
+             "allow_hosts": tuple(server.allow_hosts)}  # fmt: skip
     return ServeSettings(**({"name": Path(model.model).name or "model"} | given(server) | lists))
 
 

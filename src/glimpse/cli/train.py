@@ -94,7 +94,7 @@ def train_block(options: BlockOptions, recipe: RecipeOptions, output: OutputOpti
 
 
 def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Trainer:
-    if options.text is None or options.out is None:
+    if not options.text or not options.out:
         raise ArgumentError("glimpse train block needs --text FOLDER and --out FILE")
     for name, value in (("every", options.every), ("minutes", options.minutes)):
         if value is not None and value <= 0:
@@ -107,11 +107,13 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     from glimpse.engine.place import place
     from glimpse.model import open_model
     from glimpse.training.loop import Trainer
+    from glimpse.training.place import check_out
     from glimpse.training.recipe import Recipe
     from glimpse.training.texts import check_folder, read_corpus
 
     own, out, folder = Recipe(**given(recipe)), Path(options.out), Path(options.text)
     check_folder(folder)
+    check_out(out, folder)
     machine = MachineOptions(
         dtype=options.dtype or "auto",
         device=options.device or "auto",

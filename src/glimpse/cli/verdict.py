@@ -22,7 +22,7 @@ def of_comparison(comparison: Comparison, llm: Model) -> list[RenderableType]:
     speculation = comparison.speculative.speculation
     parts: list[RenderableType] = [identity(comparison), report.ending(comparison.speculative)]
     if speculation.lossy is not None:
-        parts.append(report.straying(speculation))
+        parts.append(report.straying(comparison.speculative))
     if speculation.drafted:
         parts += [report.drafting(speculation), report.by_position(speculation.acceptance_by_position)]
     parts += [*speeds(comparison)]

@@ -1,4 +1,4 @@
-"""Drafters by name. Others are found through the entry-point group `glimpse.drafters`."""
+"""Drafters by name. Others, which inherit `Drafter`, are found through the entry-point group `glimpse.drafters`."""
 
 from glimpse.registry import Registry
 
@@ -17,4 +17,5 @@ DRAFTERS = Registry(
         "racer": "glimpse.drafting.racer.drafter:RacerDrafter",
         "racer+suffix": "glimpse.drafting.racer.drafter:RacerSuffixDrafter",
     },
+    base="glimpse.drafting.drafter:Drafter",
 )

@@ -16,18 +16,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
+from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
+from glimpse.drafting.block.contract import BlockHead
+from glimpse.drafting.block.drafter import BlockDrafter, FlexDrafter
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.drafter import RacerSource
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import HostSource, draft_of
+from glimpse.errors import ArgumentError
 
 PLAIN = "none"
 SELF = SparseDrafter.name
+BLOCK = FlexDrafter.name
 LONGEST_CHAIN = 16
-"""Tokens of a chain on a GPU, as with `lookup` alone."""
+"""Tokens of a chain where a GPU verifies nothing else, as with `lookup` alone."""
 Makers = Mapping[str, Callable[[SuffixStore | None], HostSource]]
 
 
@@ -63,29 +68,36 @@ class _Row:
     """Sources that are scored without being used: they take over logits too."""
 
 
-class AutoDrafter:
+class AutoDrafter(Drafter):
     """Drafts with the drafter that was chosen for each row (`choose`); nobody drafts for a row at first."""
 
     name = "auto"
     drafts = True
     needs_forward = False
     gives_tree = True
+    """Of one for a GPU's chains `for_graphs` says False."""
     has_law = False
     wants_prompt_topk = False
     lossless = True
     importance = 0
     mixes = True
+    on_graphs = False
+    """Steps run as a GPU's graphs, and are timed without what the host does for them; nobody drafts by forwards."""
     recalls = True
     """It may read a recall set, so budgets mean something to it."""
     stores = True
+    takes_adapter = True
     paced_by = "auto"
     """The pacer that it needs."""
 
     def __init__(
-        self, sources: Makers, sparse: SparseDrafter | None, budget: int = 64, store: SuffixStore | None = None
-    ) -> None:
-        """`sources` are its host drafters by name; without `sparse` nothing drafts by forwards."""
-        self.budget, self.store, self.sparse = budget, store, sparse
+        self, sources: Makers, sparse: SparseDrafter | None, budget: int = 64, store: SuffixStore | None = None,
+        block: BlockDrafter | None = None,
+    ) -> None:  # fmt: skip
+        """`sources` are its host drafters by name; without `sparse` nothing drafts by forwards, without `block` no mask
+        token rides in one."""
+        self.budget, self.store, self.sparse, self.block = budget, store, sparse, block
+        self.wants_hidden = block is not None
         self.limited = ""
         """Why some drafters are no candidates here, in a few words."""
         self.spent = 0.0
@@ -95,29 +107,64 @@ class AutoDrafter:
 
     @classmethod
     def build(cls, context: DraftContext) -> AutoDrafter:
-        """With all candidates; on a GPU with the chains that its engine verifies as graphs."""
+        """With all candidates, blocks among them where there is an adapter; on a GPU with what its engine verifies as
+        graphs. Raises as `for_graphs`, and what `FlexDrafter.build` raises."""
         if context.pool.device.type != "cpu":
-            return cls.of_chains(context.nodes)
-        for name in makers():
-            DRAFTERS.get(name).build(context)  # compiles its loops
-        return cls(makers(), SparseDrafter.build(context), max(1, context.nodes), context.store)
+            return cls.for_graphs(context)
+        _compile(context)
+        adapter = None if context.target is None else context.target.adapter
+        block = None if adapter is None else FlexDrafter.build(context)
+        return cls(makers(), SparseDrafter.build(context), max(1, context.nodes), context.store, block)
 
     @classmethod
-    def of_chains(cls, nodes: int) -> AutoDrafter:
-        """With what the engine of a GPU runs as graphs beside plain decoding: chains made on the host."""
-        drafter = cls(makers(("lookup",)), None, min(max(1, nodes), LONGEST_CHAIN))
-        drafter.gives_tree = False
-        drafter.limited = "on a GPU only none and lookup: its graphs take no trees and no change to self-drafting"
+    def for_graphs(cls, context: DraftContext) -> AutoDrafter:
+        """With what the engine of a GPU runs as graphs beside plain decoding: what is drafted on the host.
+
+        Raises ArgumentError for an adapter, as no masks ride there, for a recall budget, as nobody reads a recall set,
+        and for a store where only chains can be verified, as no drafter of chains reads one.
+        """
+        adapter = None if context.target is None else context.target.adapter
+        if adapter is not None:
+            raise ArgumentError(
+                f"adapter {adapter!r} means nothing to drafter 'auto' on a GPU, whose graphs take no mask tokens; "
+                "leave it out, or ask for drafter 'block'"
+            )
+        if context.budget != RecallBudget():
+            raise ArgumentError("budget means nothing to drafter 'auto' on a GPU, where 'sparse' is no candidate")
+        if context.chains_only and context.store is not None:
+            raise ArgumentError("suffix_store means nothing to drafter 'auto' with exact 'bitwise', which takes chains")
+        if context.chains_only:
+            drafter = cls(makers(("lookup",)), None, min(max(1, context.nodes), LONGEST_CHAIN))
+            drafter.limited = "with exact 'bitwise' only none and lookup: trees round otherwise"
+        else:
+            _compile(context)
+            drafter = cls(makers(), None, max(1, context.nodes), context.store)
+            drafter.limited = "on a GPU without sparse: its graphs take no change to self-drafting"
+        drafter.gives_tree, drafter.mixes, drafter.on_graphs = not context.chains_only, False, True
+        drafter.recalls = False
         return drafter
 
     @property
     def candidates(self) -> tuple[str, ...]:
         """Names of all that may draft, plain decoding first."""
-        return (PLAIN, *self._sources, *((SELF,) if self.sparse else ()))
+        return (PLAIN, *self._sources, *((SELF,) if self.sparse else ()), *((BLOCK,) if self.block else ()))
+
+    @property
+    def head(self) -> BlockHead:
+        """Of the blocks. Asked only where there is one (`wants_hidden`)."""
+        if self.block is None:
+            raise AssertionError("drafter 'auto' was given no adapter")
+        return self.block.head
+
+    def rides(self, slot: int) -> bool:
+        """Where blocks are drafted for the row."""
+        return self.block is not None and self._rows[slot].choice == BLOCK
 
     @property
     def wants_successors(self) -> bool:
-        """Whether any row recycles logits now."""
+        """Whether any row recycles logits now; where steps are captured, whether one ever may."""
+        if self.on_graphs:
+            return self.gives_tree
         return any(next(self._recyclers(row), None) is not None for row in self._rows.values())
 
     def admit(self, rows: RowView) -> None:
@@ -156,9 +203,10 @@ class AutoDrafter:
         return self.sparse.importance if self.sparse and self._rows[slot].choice == SELF else 0
 
     def ready(self, rows: RowView) -> list[bool]:
-        """A source always is; a recall set where it has seen the newest verified query."""
-        known = self.sparse.ready(rows) if self.sparse else [True] * len(rows)
-        return [host or has for host, has in zip(self.at_once(rows), known, strict=True)]
+        """A source always is; a recall set where it has seen the newest verified query, a block where it is there."""
+        known = {name: part.ready(rows) for name, part in ((SELF, self.sparse), (BLOCK, self.block)) if part}
+        choices = [self._rows[slot].choice for slot in rows.slots]
+        return [known[choice][place] if choice in known else True for place, choice in enumerate(choices)]
 
     def plan(self, rows: RowView, room: list[int]) -> list[RowSpec] | Draft:
         """Whole drafts, or one token a row: of rows that are all of one kind (`at_once`)."""
@@ -166,10 +214,13 @@ class AutoDrafter:
             return self.sparse.plan(rows, room)
         begun, trees = time.perf_counter(), []
         for slot, depth in zip(rows.slots, room, strict=True):
-            row = self._rows[slot]
+            row, most = self._rows[slot], min(self.budget, rows.rows.max_draft)
+            if self.block and row.choice == BLOCK:
+                trees.append(self.block.offer(rows, slot, min(most, depth)))
+                continue
             reader = row.readers[row.choice]
             reader.catch_up(rows.history(slot))
-            trees.append(reader.source.propose(min(self.budget, rows.rows.max_draft), depth))
+            trees.append(reader.source.propose(most, depth))
         self.spent += time.perf_counter() - begun
         return draft_of(trees)
 
@@ -188,20 +239,29 @@ class AutoDrafter:
         self.spent += time.perf_counter() - begun
         if self.sparse:
             self.sparse.absorb(rows, outcomes)
+        if self.block:
+            self.block.absorb(rows, [outcome for outcome in outcomes if self.rides(outcome.slot)])
 
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for the rows; what they wrote goes into the store, where there is one."""
         for slot in rows.slots:
             if self._rows.pop(slot, None) is not None:
                 keep_written(self.store, rows, slot)
-        if self.sparse:
-            self.sparse.retire(rows)
+        for part in (self.sparse, self.block):
+            if part:
+                part.retire(rows)
 
     @staticmethod
     def _recyclers(row: _Row) -> Iterator[RacerSource]:
         for name in (row.choice, *row.listening):
             if name in row.readers and isinstance(source := row.readers[name].source, RacerSource):
                 yield source
+
+
+def _compile(context: DraftContext) -> None:
+    """Compiles the loops of all sources where they are not kept from an earlier use."""
+    for name in makers():
+        DRAFTERS.get(name).build(context)
 
 
 def _facts(successors: Successors) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

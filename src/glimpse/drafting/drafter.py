@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
+from glimpse.errors import GlimpseError
 
 if TYPE_CHECKING:
     from glimpse.drafting.block.contract import BlockHead, Draw
@@ -75,6 +78,8 @@ class Outcome:
     `BlockRider`."""
     masks: Tensor | None = None
     """[size, hidden]: those of the mask tokens that rode behind the last of them; None where none did."""
+    riding: int = 0
+    """Mask tokens that rode on the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +110,16 @@ class DraftContext:
     store: SuffixStore | None = None
     """Texts of earlier requests, for drafters that say `stores`; None: none are kept."""
     target: Target | None = None
+    chains_only: bool = False
+    """Trees cannot be verified as asked (`exact` "bitwise"); for drafters that can do without."""
 
 
 class Drafter(Protocol):
     """Proposes tokens for rows; it sees rows, never the engine. Acts on all rows it is given at once.
 
     A drafter that `needs_forward` hands over what each row feeds into the next forward, which yields one more draft
-    token a row; any other hands over whole drafts.
+    token a row; any other hands over whole drafts. Every drafter inherits this class: what only few have is here with
+    the value that the others have.
     """
 
     name: str
@@ -122,30 +130,65 @@ class Drafter(Protocol):
     """Its drafts may branch; then it also is a `TreeDrafter`."""
     has_law: bool
     """Draft tokens are drawn from a law of the drafter's own (else each is a deterministic proposal)."""
-    wants_successors: bool
-    """Its outcomes carry `successors`."""
     wants_prompt_topk: bool
     """It is told the successors of the prompt's tokens too; then it also is a `PromptReader`."""
     lossless: bool
     importance: int
     """Of how many accepted queries it wants the attention weights (0: none)."""
 
+    paced_by: str | None = None
+    """The only pacer that it goes with."""
+    usual_pacer: str = "entropy"
+    """The pacer where nobody asks for one."""
+    usual_budget: Mapping[str, int] = MappingProxyType({})
+    """What of `RecallBudget` is otherwise where nobody asks."""
+    recalls: bool = False
+    """It may read a recall set though it hands over whole drafts, so budgets mean something to it."""
+    refreshes: bool = False
+    """It has a refresh layer, so `refresh_sets` and `refresh_layer` mean something to it."""
+    stores: bool = False
+    """It takes a store of earlier requests (`DraftContext.store`)."""
+    takes_adapter: bool = False
+    """It takes an adapter (`Target.adapter`)."""
+    needs_adapter: bool = False
+    """It cannot do without."""
+    mixes: bool = False
+    """It also is a `MixedDrafter`."""
+    wants_hidden: bool = False
+    """Its outcomes carry `hidden` and `masks`; then it also is a `BlockRider`."""
+
+    @property
+    def wants_successors(self) -> bool:
+        """Whether its outcomes carry `successors`."""
+        return False
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What it adds to the effective settings of an engine."""
+        return {}
+
     @classmethod
     def build(cls, context: DraftContext) -> Drafter:
-        """A drafter for an engine."""
+        """A drafter for an engine. Raises GlimpseError where nobody wrote one."""
+        raise GlimpseError(f"the drafter {cls.__name__} has no build(context)")
 
+    @abstractmethod
     def admit(self, rows: RowView) -> None:
         """Requests have entered these rows; their prompts are in `rows.history`."""
 
+    @abstractmethod
     def ready(self, rows: RowView) -> list[bool]:
         """Whether a draft can begin now; if not, one verification with importance must come first."""
 
+    @abstractmethod
     def plan(self, rows: RowView, room: list[int]) -> list[RowSpec] | Draft:
         """One RowSpec a row, or the draft itself, at most `room[i]` tokens deep for row i; 0 is legal."""
 
+    @abstractmethod
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """What became of these rows' verifications; the history already holds the committed tokens."""
 
+    @abstractmethod
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for these rows."""
 
@@ -201,15 +244,21 @@ class MixedDrafter(Drafter, Protocol):
 
 def mixed_of(drafter: Drafter) -> MixedDrafter | None:
     """The drafter, if it is a `MixedDrafter`."""
-    return cast(MixedDrafter, drafter) if getattr(drafter, "mixes", False) else None
+    return cast(MixedDrafter, drafter) if drafter.mixes else None
 
 
 class BlockRider(Drafter, Protocol):
     """A drafter that `wants_hidden`: its outcomes carry hidden states, and those of the mask tokens of its head."""
 
-    head: BlockHead
+    @property
+    def head(self) -> BlockHead:
+        """Whose masks ride."""
+
+    @abstractmethod
+    def rides(self, slot: int) -> bool:
+        """Whether its masks may ride on a row now; then the row's outcomes carry `hidden`."""
 
 
 def rider_of(drafter: Drafter) -> BlockRider | None:
     """The drafter, if it is a `BlockRider`."""
-    return cast(BlockRider, drafter) if getattr(drafter, "wants_hidden", False) else None
+    return cast(BlockRider, drafter) if drafter.wants_hidden else None

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-import numpy as np
-
 from glimpse.cache.rows import RowView
 from glimpse.drafting.chains import chain
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.drafting.suffix.store import SuffixStore
-from glimpse.drafting.tree import Source, Tree
+from glimpse.drafting.tree import Tree, chain_tree
 from glimpse.errors import ArgumentError
 
 PRIOR = (0.25, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9)
@@ -57,7 +55,7 @@ class _History:
     """Length of the match that the current draft follows."""
 
 
-class LookupDrafter:
+class LookupDrafter(Drafter):
     """Longest suffix match within the request, between `min_match` and `max_match` tokens, the most recent on a tie."""
 
     name = "lookup"
@@ -168,10 +166,8 @@ class LookupSource:
     def propose(self, budget: int, depth: int) -> Tree:
         """At most `budget` tokens and no more than `depth`."""
         draft = self._draft = self._lookup._propose(self._history, min(budget, depth))
-        count, rates, match = len(draft), self._history.rates, self._history.match
-        reach = np.cumprod([rates.rate(match + place) for place in range(count)], dtype=np.float32)
-        source = np.full(count, Source.LOOKUP, np.uint8)
-        return Tree(np.array(draft, np.int64), np.arange(-1, count - 1), reach, source)
+        rates, match = self._history.rates, self._history.match
+        return chain_tree(draft, [rates.rate(match + place) for place in range(len(draft))])
 
     def learn(self, committed: Sequence[int]) -> None:
         """What the last proposal was worth: `committed` came instead, and is not yet read."""

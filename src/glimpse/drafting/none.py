@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.chains import chain
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 
 
-class NoDrafter:
+class NoDrafter(Drafter):
     """Drafts nothing, keeps nothing."""
 
     name = "none"

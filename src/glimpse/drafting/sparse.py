@@ -11,7 +11,7 @@ from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
 from glimpse.cache.recall import ImportanceWindow, RecallBudget, RecallSet, recall, select
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import DraftContext, Outcome
+from glimpse.drafting.drafter import DraftContext, Drafter, Outcome
 
 WINDOW = 16
 """Queries whose attention weights are summed (W in the paper)."""
@@ -59,7 +59,7 @@ class RowState:
     recalled: RecallSet | None = None
 
 
-class SparseDrafter:
+class SparseDrafter(Drafter):
     """Draft rows read a RecallSet chosen from the attention weights of the last accepted queries.
 
     The set is rebuilt once after every verification, when the first draft token of the next round is planned.

@@ -68,6 +68,13 @@ class Tree:
 EMPTY = Tree(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.uint8))
 
 
+def chain_tree(tokens: Sequence[int], confidence: Sequence[float]) -> Tree:
+    """A chain of tokens by a drafter with one source only, and how likely each is once those before it are accepted."""
+    reach = np.cumprod(np.asarray(confidence, np.float32), dtype=np.float32)
+    count = len(tokens)
+    return Tree(np.array(tokens, np.int64), np.arange(-1, count - 1), reach, np.full(count, Source.LOOKUP, np.uint8))
+
+
 class HostSource(Protocol):
     """Drafts for one request out of what was read so far; no forward is needed."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
+from glimpse.drafting.block.adapter import NEEDED, check_there
 from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
 from glimpse.engine.engine import Engine
@@ -17,14 +18,13 @@ from glimpse.engine.lossy import refuse_lossy_drafter, rule_of
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.riding import BlockDraws
-from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.errors import ArgumentError
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import ON_CPU, ON_GPU, StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
 from glimpse.pacing.riding import GroupPricer
 from glimpse.pacing.sentence_ends import sentence_ends
 from glimpse.pacing.spine import SpinePacer
-from glimpse.registry import Registry
 from glimpse.sampling.noise import Role
 from glimpse.sampling.pipeline import Sampler
 
@@ -39,39 +39,48 @@ def check_names(options: EngineOptions) -> None:
 
 
 def refuse_unused(options: EngineOptions) -> None:
-    """Raises ArgumentError for an option that the drafter asked for would never read."""
+    """Raises ArgumentError for an option that the drafter asked for would never read, and for an adapter that is not
+    there."""
     drafter = DRAFTERS.get(options.drafter)
     if options.draft_tokens and not drafter.drafts:
         raise ArgumentError(
             f"draft_tokens {options.draft_tokens} means nothing to drafter {options.drafter!r}; leave it out"
         )
     for name in ("budget", "budget_floor"):
-        if getattr(options, name) is not None and not (drafter.needs_forward or getattr(drafter, "recalls", False)):
+        if getattr(options, name) is not None and not (drafter.needs_forward or drafter.recalls):
             raise ArgumentError(
                 f"{name} {getattr(options, name)} means nothing to drafter {options.drafter!r}, which reads no cache; "
                 "leave it out, or ask for drafter 'sparse'"
             )
     for name in ("refresh_sets", "refresh_layer"):
-        if getattr(options, name) is not None and not getattr(drafter, "refreshes", False):
+        if getattr(options, name) is not None and not drafter.refreshes:
             raise ArgumentError(
                 f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}, which has no refresh "
                 "layer; leave it out, or ask for drafter 'refresh'"
             )
 
     for name in ("adapter", "block_mode"):
-        if getattr(options, name) is not None and not getattr(drafter, "takes_adapter", False):
+        if getattr(options, name) is not None and not drafter.takes_adapter:
             raise ArgumentError(
                 f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}; leave it out, or ask "
-                "for drafter 'block'"
+                "for drafter 'block' or 'auto'"
             )
+    if drafter.needs_adapter and options.adapter is None:
+        raise ArgumentError(f"drafter {options.drafter!r} {NEEDED}")
+    if options.block_mode is not None and options.adapter is None:
+        raise ArgumentError(
+            f"block_mode {options.block_mode!r} means nothing without an adapter; give the file that glimpse train "
+            "block made"
+        )
+    if options.adapter is not None:
+        check_there(Path(options.adapter))
     _refuse_pacer(drafter, options)
     _refuse_store(drafter, options)
 
 
 def _refuse_pacer(drafter: Any, options: EngineOptions) -> None:
-    needed = getattr(drafter, "paced_by", None)
-    paces = getattr(PACERS.get(options.paced_by), "paces", options.drafter)
-    if needed not in (None, options.paced_by) or paces != options.drafter:
+    paces = PACERS.get(options.paced_by).paces
+    if drafter.paced_by not in (None, options.paced_by) or paces not in (None, options.drafter):
         raise ArgumentError(
             f"pacer {options.pacer!r} does not go with drafter {options.drafter!r}; leave it out for the drafter's own"
         )
@@ -80,16 +89,17 @@ def _refuse_pacer(drafter: Any, options: EngineOptions) -> None:
 def _refuse_dropping(pace: PaceContext, pacer: Pacer, options: EngineOptions) -> None:
     """Where all that was drawn has to be verified: whole drafts are trimmed unless the pacer foretells, chains where it
     rolls back."""
-    drops = not pacer.foretells if pace.drafts_at_once else getattr(pacer, "rolls_back", False)
+    drops = not pacer.foretells if pace.drafts_at_once else pacer.rolls_back
     if drops and not pace.may_drop:
         raise ArgumentError(
-            f"acceptance {options.acceptance!r} is exact only if all that drafter {options.drafter!r} drew is verified,"
-            f" and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or 'matched', or pacer 'fixed'"
+            f"acceptance {options.lossy or options.acceptance!r} holds only if all that drafter {options.drafter!r} "
+            f"drew is verified, and pacer {options.paced_by!r} drops some of it; use acceptance 'coupled' or "
+            "'matched', or pacer 'fixed'"
         )
 
 
 def _refuse_store(drafter: Any, options: EngineOptions) -> None:
-    if options.suffix_store is not None and not getattr(drafter, "stores", False):
+    if options.suffix_store is not None and not drafter.stores:
         raise ArgumentError(
             f"suffix_store {options.suffix_store!r} means nothing to drafter {options.drafter!r}, which matches in no "
             "store; leave it out, or ask for drafter 'suffix', 'racer+suffix' or 'auto'"
@@ -126,7 +136,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
     budget = options.recall
     _refuse_pacer(DRAFTERS.get(options.drafter), options)
-    build_drafter, offered = _builder(DRAFTERS, options.drafter), DRAFTERS.get(options.drafter)
+    offered = DRAFTERS.get(options.drafter)
     rule = rule_of(options)
     refuse_lossy_drafter(options, offered.lossless)
     if offered.gives_tree and not rule.trees:
@@ -149,7 +159,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         same_noise=rule.draft_role is Role.TARGET,
         ends=lambda: sentence_ends(loaded.checkpoint.tokenizer),
     )
-    pacer: Pacer = _builder(PACERS, options.paced_by)(pace)
+    pacer: Pacer = PACERS.get(options.paced_by).build(pace)
     _refuse_dropping(pace, pacer, options)
     # One that foretells verifies all that it is given.
     if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
@@ -159,13 +169,19 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size, grammars=loaded.grammars
     )
     target = Target(decoder, loaded.checkpoint.fingerprint, BlockDraws(sampler, rule), options.adapter)
-    drafter = build_drafter(
+    drafter = offered.build(
         DraftContext(
-            pool, budget, options.refresh_sets, options.refresh_layer, nodes=pacer.most, store=store, target=target
+            pool,
+            budget,
+            options.refresh_sets,
+            options.refresh_layer,
+            nodes=pacer.most,
+            store=store,
+            target=target,
+            chains_only=options.exact == "bitwise",
         )
     )
-    if hasattr(pacer, "attach"):
-        pacer.attach(drafter)
+    pacer.attach(drafter)
     most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
         decoder=decoder,
@@ -182,11 +198,3 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         lock=loaded.lock,
         pricer=GroupPricer(costs, options.block_mode or "auto"),
     )
-
-
-def _builder(registry: Registry, name: str) -> Callable[[Any], Any]:
-    """What makes the part called `name`; a plug-in may offer something that is no such part."""
-    build: Callable[[Any], Any] | None = getattr(registry.get(name), "build", None)
-    if not callable(build):
-        raise GlimpseError(f"{registry.group}: the plug-in {name!r} has no build(context)")
-    return build

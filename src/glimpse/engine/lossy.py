@@ -12,12 +12,17 @@ from glimpse.errors import ArgumentError
 from glimpse.registry import Registry
 from glimpse.sampling import checks
 
-USUAL_DRAFTER = "lookup"
+USUAL_DRAFTER, WITH_OTHERS = "auto", "lookup"
+"""Who drafts where nobody is named; and in his place, with a pacer or a rule that he does not go with."""
 
 
-def usual_drafter(lossy: str | None) -> str:
-    """Who drafts where nobody is named. Raises ArgumentError for an unknown lossy mode."""
-    return USUAL_DRAFTER if lossy is None else Lossy.parse(checks.text("lossy", lossy)).rule.usual_drafter
+def usual_drafter(lossy: str | None = None, pacer: str | None = None, rule: str | None = None) -> str:
+    """Who drafts where nobody is named. Raises ArgumentError for an unknown lossy mode or acceptance rule."""
+    if lossy is not None:
+        return Lossy.parse(checks.text("lossy", lossy)).rule.usual_drafter
+    own: str = DRAFTERS.get(USUAL_DRAFTER).paced_by
+    branches = rule is None or acceptance.resolve(checks.text("acceptance", rule)).trees
+    return USUAL_DRAFTER if branches and pacer in (None, own) else WITH_OTHERS
 
 
 def rule_of(options: EngineOptions) -> Acceptance:

@@ -48,7 +48,7 @@ class EngineOptions:
     Raises ArgumentError for a value of a wrong type or out of range.
     """
 
-    drafter: str = "lookup"
+    drafter: str = "auto"
     pacer: str | None = None
     """None: the one that the drafter needs or goes best with, else "entropy" (`paced_by`)."""
     acceptance: str | None = None
@@ -82,7 +82,7 @@ class EngineOptions:
     """The most tokens that this store keeps; None: 200,000."""
 
     adapter: str | None = None
-    """The file of the drafter `block`, made by `glimpse train block`."""
+    """The file of the drafter `block`, made by `glimpse train block`; with it `auto` may choose that one too."""
     block_mode: str | None = None
     """When blocks are drafted: "parallel", beside every verification; "sequential", in steps of their own; "auto" and
     None: by what measured steps say of every group of mask tokens."""
@@ -123,12 +123,12 @@ class EngineOptions:
     def paced_by(self) -> str:
         """The name of the pacer."""
         drafter = DRAFTERS.get(self.drafter)
-        usual: str = getattr(drafter, "paced_by", getattr(drafter, "usual_pacer", "entropy"))
+        usual: str = drafter.paced_by or drafter.usual_pacer
         return self.pacer or usual
 
     @property
     def recall(self) -> RecallBudget:
         """How much of the context a sparse draft reads."""
-        usual: dict[str, Any] = getattr(DRAFTERS.get(self.drafter), "usual_budget", {})
+        usual = DRAFTERS.get(self.drafter).usual_budget
         given = {"share": self.budget, "floor": self.budget_floor}
         return RecallBudget(**{**usual, **{name: value for name, value in given.items() if value is not None}})

@@ -29,7 +29,7 @@ class Riders:
     def board(self, specs: list[RowSpec], learning: set[int]) -> list[RowSpec]:
         """The full rows of a step, those of the slots in `learning` with what the drafter wants of them."""
         path, size = self._drafter.head.path, self._drafter.head.size
-        chosen = [spec for spec in specs if spec.slot in learning]
+        chosen = [spec for spec in specs if spec.slot in learning and self._drafter.rides(spec.slot)]
         drafted = [int(self._rows.draft_len[spec.slot]) for spec in chosen]
         groups: list[tuple[int, ...]] = [()] * len(chosen)
         if path is not None and chosen and not self._stays_plain(chosen):
@@ -47,20 +47,21 @@ class Riders:
 
     def _stays_plain(self, specs: list[RowSpec]) -> bool:
         """Whether the pacer still has to learn what a plain step of these rows costs: then nothing rides on it."""
-        return all(spec.count == 1 for spec in specs) and getattr(self._pacer, "plain_is_unknown", False)
+        return all(spec.count == 1 for spec in specs) and self._pacer.plain_is_unknown
 
     def alight(self, outcome: Outcome, spec: RowSpec, result: ForwardResult, place: int) -> Outcome:
         """The outcome of the row at `place` of the batch, with the hidden states of what it keeps."""
-        if outcome.drafted:
-            self._pricer.observe(outcome.accepted)
         hidden, groups = result.hidden[place], result.groups[place]
         if hidden is None:
             return outcome
+        if outcome.drafted:
+            self._pricer.observe(outcome.accepted)
         last = spec.count - 1 - outcome.drafted + outcome.accepted
         masks = None
         if groups is not None and spec.masks is not None and last in spec.masks.behind:
             masks = groups[spec.masks.behind.index(last)]
-        return replace(outcome, hidden=hidden[: last + 1], masks=masks)
+        riding = spec.masks.count if spec.masks is not None else 0
+        return replace(outcome, hidden=hidden[: last + 1], masks=masks, riding=riding)
 
 
 class BlockDraws:

@@ -22,7 +22,7 @@ class Checkpoint:
     generation_defaults: dict[str, Any]
     """What generation_config.json sets (temperature, top_k, do_sample, ...), under its own names; {} without one."""
     fingerprint: str = ""
-    """See `glimpse.model.fingerprint`; "" for one that was made, not stored."""
+    """See `glimpse.model.fingerprint`; "" for one put together by hand."""
 
     @property
     def spec(self) -> DecoderSpec:

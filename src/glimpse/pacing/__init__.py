@@ -1,4 +1,4 @@
-"""Pacers by name. Others are found through the entry-point group `glimpse.pacers`."""
+"""Pacers by name. Others, which inherit `Pacer`, are found through the entry-point group `glimpse.pacers`."""
 
 from glimpse.registry import Registry
 
@@ -15,4 +15,5 @@ PACERS = Registry(
         "boundary": "glimpse.pacing.boundary:BoundaryPacer",
         "marginal": "glimpse.pacing.marginal:MarginalPacer",
     },
+    base="glimpse.pacing.pacer:Pacer",
 )

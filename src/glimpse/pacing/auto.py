@@ -1,28 +1,30 @@
 """The pacer of the drafter `auto`: who drafts for each row, by expected tokens per second, and how far.
 
 Speeds are over plain decoding, whose step is measured. A host drafter's comes from its rounds, those that ran and those
-of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`).
-The choice follows `auto_choice`. Nodes of trees are priced by `marginal`, lengths of self-drafted chains by `entropy`.
-What looking costs is bounded: shadows take at most `SHARE` of the time, and a row that does not draft is looked at only
-every few tokens.
+of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`);
+that of blocks from their own rounds (`auto_block`). The choice follows `auto_choice`. Nodes of trees are priced by
+`marginal`, lengths of self-drafted chains by `entropy`. What looking costs is bounded: shadows take at most `SHARE` of
+the time, and a row that does not draft is looked at only every few tokens.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.auto import PLAIN, SELF, AutoDrafter
+from glimpse.drafting.auto import BLOCK, PLAIN, SELF, AutoDrafter
 from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.errors import ArgumentError
+from glimpse.pacing.auto_block import round_steps
 from glimpse.pacing.auto_choice import Chooser
+from glimpse.pacing.auto_row import STRETCH, AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.marginal import MarginalPacer
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
@@ -31,60 +33,17 @@ LOOK = 8
 """Tokens between looks at a row's choice."""
 SHARE = 0.006
 """Of the decoding time may go into shadows."""
-STRETCH, STRETCH_SECONDS = 16, 0.004
-"""Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
 SENTINEL = 0.25
 """Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
 SENTRY = "suffix"
 """Its name; where there is no such candidate the first one does it."""
-TRIAL = 768
-"""Tokens after which the self drafter is thought well of again (`HOPE`); twice as many each time that it fails."""
+APART = (PLAIN, SELF, BLOCK)
+"""Candidates that are no source on the host, and so have no shadow."""
 HOPE = 0.92
 """Chance of acceptance that a trial of the self drafter begins with."""
 
 
-@dataclass(slots=True)
-class _Row:
-    chooser: Chooser
-    shadows: dict[str, Shadow]
-    market: Market | None = None
-    next_look: int = 0
-    told: bool = False
-    """Its first choice has been explained."""
-    awake: int = 0
-    """Tokens that its shadows still follow."""
-    credit: float = STRETCH_SECONDS
-    """Seconds that shadows may take."""
-    stretch: float = STRETCH_SECONDS
-    """What the last stretch of all of them took."""
-    alone: bool = False
-    """Only the sentinel is awake."""
-    cost: float = 0.0
-    """What this stretch has taken so far."""
-    anchor: float = 0.0
-    """Speed of who drafts when the others were last compared with it."""
-    trial: int = TRIAL
-    """Position from which on the self drafter may be tried again."""
-    wait: int = TRIAL
-
-    def compare(self) -> None:
-        """Carries the sleeping shadows' speeds along with that of who drafts.
-
-        They were measured on another part of the text, where all may have been slower or faster: what is known is how
-        they compared there.
-        """
-        own = self.shadows.get(self.chooser.current)
-        if own is None:
-            self.anchor = 0.0
-            return
-        if self.anchor and not self.awake:
-            for shadow in self.shadows.values():
-                if shadow is not own:
-                    shadow.score.tokens *= own.score.speed / self.anchor
-        self.anchor = own.score.speed
-
-
-class AutoPacer:
+class AutoPacer(Pacer):
     """Chooses among the candidates of an `AutoDrafter`, which it is given after it was built (`attach`)."""
 
     name = "auto"
@@ -100,7 +59,7 @@ class AutoPacer:
         chains = min(asked, EntropyPacer.DEFAULT_MOST)
         self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
         self._drafter: AutoDrafter | None = None
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, AutoRow] = {}
         self._host, self._spent, self._seen = 0.0, 0.0, 0.0
         """Seconds of the host: a row's round, its moving average; all rounds so far; those of the steps before."""
         self._idle, self._looked = 0.0, 0.0
@@ -125,20 +84,27 @@ class AutoPacer:
             raise AssertionError("pacer 'auto' was given no drafter")
         return self._drafter
 
+    @property
+    def plain_is_unknown(self) -> bool:
+        """See `MarginalPacer.plain_is_unknown`."""
+        return self._trees.plain_is_unknown
+
     def admit(self, rows: RowView) -> None:
         """The first choice: the best by the guesses, and by the prices of self drafting at this length."""
         self._trees.admit(rows)
         self._chains.admit(rows)
         for slot in rows.slots:
-            names = [name for name in self.drafter.candidates if name not in (PLAIN, SELF)]
-            shadows = {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names}
-            speeds = self._speeds(rows.rows_of(slot), slot, shadows)
-            best = max(speeds, key=lambda name: speeds[name])
-            self._rows[slot] = _Row(Chooser(best), shadows)
-            self._take(slot, best)
+            names = [name for name in self.drafter.candidates if name not in APART]
+            row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names})
+            speeds = self._speeds(rows.rows_of(slot), row)
+            row.chooser = Chooser(max(speeds, key=lambda name: speeds[name]))
+            self._rows[slot] = row
+            self._take(slot, row.chooser.current)
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Rows choose, then draft, verify or decode plainly."""
+        for slot in rows.slots:
+            self._rows[slot].asked = True
         decided = self._trees.decide(rows, room)
         drafted = rows.column(rows.rows.draft_len)
         if not any(drafted) and self._trees.plain_is_unknown:
@@ -165,16 +131,20 @@ class AutoPacer:
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Rounds that ran score who drafted; shadows follow the text."""
         begun = time.perf_counter()
-        drafting = self._apart(outcomes, lambda name: name not in (PLAIN, SELF))
+        asked = [outcome for outcome in outcomes if self._rows[outcome.slot].asked]
+        drafting = self._apart(asked, lambda name: name not in (PLAIN, SELF))
+        hosted = self._apart(asked, lambda name: name not in APART)
         self._trees.observe(rows, drafting)
-        self._chains.observe(rows, self._apart(outcomes, lambda name: name == SELF))
+        self._chains.observe(rows, self._apart(asked, lambda name: name == SELF))
         self._spent += time.perf_counter() - begun
-        self._time_host(len(drafting), plain=not any(outcome.drafted for outcome in outcomes))
+        self._time_host(len(hosted), plain=not any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if row.market is not None and outcome.tokens:
-                self._score(rows, row, row.market, outcome)
+                if row.asked:
+                    self._score(rows, row, row.market, outcome)
                 self._follow(row, row.market, outcome)
+            row.asked = False
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""
@@ -204,11 +174,9 @@ class AutoPacer:
         row.next_look = position + LOOK
         plain, begin, node = self._trees.shares(length)
         row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
-        if SELF in self.drafter.candidates and position >= row.trial and row.chooser.current != SELF:
-            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
-            self._chains.hope(slot, HOPE)
+        self._hope(slot, row, position, length)
         row.compare()
-        speeds = self._speeds(rows.rows_of(slot), slot, row.shadows)
+        speeds = self._speeds(rows.rows_of(slot), row)
         changed = row.chooser.decide(position, speeds)
         if changed:
             self._take(slot, row.chooser.current)
@@ -217,10 +185,21 @@ class AutoPacer:
         row.told = True
         return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
 
-    def _speeds(self, row: RowView, slot: int, shadows: dict[str, Shadow]) -> dict[str, float]:
-        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in shadows.items()}
+    def _hope(self, slot: int, row: AutoRow, position: int, length: int) -> None:
+        """Those without a shadow are thought well of, blocks at the first look and all of them at a trial."""
+        trial = position >= row.trial and row.chooser.current not in (SELF, BLOCK)
+        if trial:
+            row.trial, row.wait = position + 2 * row.wait, 2 * row.wait
+            self._chains.hope(slot, HOPE)
+        if row.market is not None and self.drafter.block is not None and (trial or not row.told):
+            row.blocks.hope(self._costs, row.market, self.drafter.head.size, length)
+
+    def _speeds(self, view: RowView, row: AutoRow) -> dict[str, float]:
+        speeds = {PLAIN: 1.0} | {name: shadow.score.speed for name, shadow in row.shadows.items()}
         if SELF in self.drafter.candidates:
-            speeds[SELF] = self._chains.speeds(row)[0]
+            speeds[SELF] = self._chains.speeds(view)[0]
+        if BLOCK in self.drafter.candidates:
+            speeds[BLOCK] = row.blocks.score.speed
         return speeds
 
     def _take(self, slot: int, name: str) -> None:
@@ -229,24 +208,31 @@ class AutoPacer:
             row.shadows[name].sleep()
             self.drafter.listen(slot, name, False)
             self._trees.adopt(slot, row.shadows[name].trust)
+        elif name == BLOCK:
+            self._trees.adopt(slot, row.blocks.trust)
         self.drafter.choose(slot, name)
 
-    def _score(self, rows: RowView, row: _Row, market: Market, outcome: Outcome) -> None:
+    def _score(self, rows: RowView, row: AutoRow, market: Market, outcome: Outcome) -> None:
         name, taken = row.chooser.current, market.steps(outcome.drafted, self._host)
         if outcome.drafted and len(rows) == 1:
             # Steps of few nodes may take longer than the line through all steps says.
             read = int(rows.rows.committed_len[outcome.slot]) + outcome.drafted
             measured = self._costs.measured(StepLoad(full_tokens=1 + outcome.drafted, full_kv=read))
-            taken = measured / market.plain if measured else taken
+            aside = self._host if self.drafter.on_graphs else 0.0
+            taken = (measured + aside) / market.plain if measured else taken
         if name == SELF:
             taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
+        if name == BLOCK:
+            length = int(rows.rows.committed_len[outcome.slot])
+            taken = round_steps(self._costs, market, outcome, self.drafter.head.size, length)
+            row.blocks.add(outcome, taken)
         if name in row.shadows:
             row.shadows[name].score.add(len(outcome.tokens), taken)
         if name != PLAIN:
             row.chooser.book(len(outcome.tokens), taken)
         row.credit += SHARE * market.steps(outcome.drafted, 0.0) * market.plain
 
-    def _wake(self, rows: RowView, slot: int, row: _Row) -> None:
+    def _wake(self, rows: RowView, slot: int, row: AutoRow) -> None:
         """All shadows where there is credit for them; where nobody drafts and there is less, the sentinel."""
         begun, names = time.perf_counter(), [name for name in row.shadows if name != row.chooser.current]
         row.alone = row.credit < row.stretch
@@ -263,7 +249,7 @@ class AutoPacer:
     def _sentinel(names: list[str]) -> list[str]:
         return [SENTRY] if SENTRY in names else names[:1]
 
-    def _follow(self, row: _Row, market: Market, outcome: Outcome) -> None:
+    def _follow(self, row: AutoRow, market: Market, outcome: Outcome) -> None:
         if not row.awake:
             return
         begun = time.perf_counter()
@@ -279,7 +265,7 @@ class AutoPacer:
         if not row.awake and not row.alone:
             row.stretch = row.cost
 
-    def _charge(self, row: _Row, seconds: float) -> None:
+    def _charge(self, row: AutoRow, seconds: float) -> None:
         row.credit -= seconds
         row.cost += seconds
         self._looked += seconds
@@ -290,6 +276,6 @@ class AutoPacer:
         new, self._seen = spent - self._seen, spent
         if rounds:
             self._host += 0.1 * (new / rounds - self._host) if self._host else new / rounds
-        if plain:
+        if plain and not self.drafter.on_graphs:
             self._idle += 0.2 * (new + self._looked - self._idle)
         self._looked = 0.0

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.errors import ArgumentError
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 
 
-class BoundaryPacer:
+class BoundaryPacer(Pacer):
     """Every row at its own pace: they need not come to their boundaries together."""
 
     name = "boundary"

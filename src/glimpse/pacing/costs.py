@@ -29,7 +29,8 @@ class StepLoad:
     pairs: int = 0
     """Query tokens times positions, summed over the rows that read everything: the arithmetic of attention."""
     rounds: int = 0
-    """Draft rounds that began: each chooses a recall set."""
+    """Draft rounds that began: each chooses a recall set. Of a step that mask tokens ride on 1 more: the weights of
+    their layers are read again, for one as for many."""
     mixed: int = 0
     """1 where some rows draft and others read everything: such a step runs both kinds of attention."""
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
 
@@ -61,7 +61,7 @@ def _average(old: float, new: float) -> float:
     return DECAY * old + (1 - DECAY) * new
 
 
-class EntropyPacer:
+class EntropyPacer(Pacer):
     """Drafts while expected tokens per second rise; decodes plainly where no length beats it, and tries again later."""
 
     name = "entropy"

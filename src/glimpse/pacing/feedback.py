@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.pacer import Decisions, PaceContext, draft_up_to
+from glimpse.pacing.pacer import Decisions, PaceContext, Pacer, draft_up_to
 
 
-class FeedbackPacer:
+class FeedbackPacer(Pacer):
     """Each row's draft is one longer after a draft accepted whole, one shorter after any other (the +-1 policy)."""
 
     name = "feedback"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing.pacer import Decisions, PaceContext, draft_up_to
+from glimpse.pacing.pacer import Decisions, PaceContext, Pacer, draft_up_to
 
 
-class FixedPacer:
+class FixedPacer(Pacer):
     """Drafts `length` tokens each round, then verifies all of them. 0 decodes plainly."""
 
     name = "fixed"

@@ -16,7 +16,7 @@ import numpy as np
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chances import DepthChances
-from glimpse.pacing.pacer import Action, Decisions, PaceContext
+from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
 from glimpse.pacing.strides import GRIDS, Schedule
@@ -25,7 +25,7 @@ HELD = 4
 """Verifications of the batch (plain steps count) until grid and strides are worked out anew."""
 
 
-class FleetPacer:
+class FleetPacer(Pacer):
     """Draft or verify, row by row, for the most tokens per second of the batch; plain where no draft pays.
 
     Where every row decodes plainly, all of them try a draft of one token now and then: together that costs one draft

@@ -28,7 +28,7 @@ class LibraSpecPacer(MarginalPacer):
             raise ArgumentError("pacer 'libraspec' searches chains, and this drafter gives trees; use pacer 'marginal'")
         if not context.may_drop:
             raise ArgumentError(
-                "pacer 'libraspec' gives drafted tokens back, and this acceptance rule is exact only if all that was "
+                "pacer 'libraspec' gives drafted tokens back, and this acceptance rule holds only if all that was "
                 "drawn is verified; use acceptance 'coupled' or 'matched', or pacer 'marginal', which then keeps all"
             )
         return cls(context) if context.drafts_at_once or not context.can_draft else LibraSpecChainPacer(context)

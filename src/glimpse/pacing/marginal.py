@@ -37,7 +37,7 @@ class _RowState:
     proposal: Proposal | None = None
 
 
-class MarginalPacer:
+class MarginalPacer(Pacer):
     """Takes whole drafts (blocks, chains, trees), prices their nodes, and keeps those that pay."""
 
     name = "marginal"

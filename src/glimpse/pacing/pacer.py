@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -10,7 +11,8 @@ from typing import Protocol, cast
 from torch import Tensor
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Outcome
+from glimpse.drafting.drafter import Drafter, Outcome
+from glimpse.errors import GlimpseError
 from glimpse.pacing.costs import StepCosts
 from glimpse.speculation import Choice
 
@@ -86,7 +88,8 @@ class Pacer(Protocol):
 
     Stopping after a token was seen, and verifying all that was drafted, keeps every acceptance rule exact
     (no anticipation). `trim` is only called for deterministic drafts, where any cut is exact, and of pacers that
-    `roll_back` for self-drafted chains too, under rules that allow it (`PaceContext.may_drop`).
+    `roll_back` for self-drafted chains too, under rules that allow it (`PaceContext.may_drop`). Every pacer inherits
+    this class: what only few have is here with the value that the others have.
     """
 
     name: str
@@ -95,25 +98,49 @@ class Pacer(Protocol):
     foretells: bool
     """Whether its draft lengths do not depend on what is drafted: a GPU then runs whole rounds of them."""
 
+    paces: str | None = None
+    """The only drafter it goes with."""
+    reads_drafts: bool = False
+    """It looks at the tokens of drafts, which a GPU's rounds do not hand over in time."""
+    candidates: int = 0
+    """Of a `ChainPacer`: of how many tokens it hears at every draft token."""
+    rolls_back: bool = False
+    """Of a `ChainPacer`: it gives back tokens of self-drafted chains (`trim`)."""
+
+    @property
+    def plain_is_unknown(self) -> bool:
+        """Whether it waits for plain steps, to learn what they cost: then nothing rides on them."""
+        return False
+
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:
-        """A pacer for an engine."""
+        """A pacer for an engine. Raises GlimpseError where nobody wrote one."""
+        raise GlimpseError(f"the pacer {cls.__name__} has no build(context)")
 
+    def attach(self, drafter: Drafter) -> None:
+        """Is given the drafter whose rows it paces, once that is built."""
+        return
+
+    @abstractmethod
     def admit(self, rows: RowView) -> None:
         """Requests have entered these rows."""
 
+    @abstractmethod
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """`room[i]`: how many more draft tokens row i could use at all (context, max_tokens, space)."""
 
+    @abstractmethod
     def trim(self, rows: RowView) -> list[int]:
         """How many of the drafted tokens of each row are worth verifying; may put other nodes of a tree first.
 
         A spine is whole, and its branches are hung on, before it is asked.
         """
 
+    @abstractmethod
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns from verifications. The rows' draft entropies and confidences are still there."""
 
+    @abstractmethod
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for these rows."""
 
@@ -125,14 +152,11 @@ class ChainPacer(Pacer, Protocol):
     GPU's rounds, which are a step ahead), it does with what the rows say.
     """
 
-    rolls_back: bool
-    candidates: int
-    """Of how many tokens it hears at every draft token."""
-
+    @abstractmethod
     def hear(self, slot: int, tokens: Tensor, scores: Tensor) -> None:
         """The likeliest draws of the row's newest draft token: ids [candidates] and scores (`sampling.leading`)."""
 
 
 def chain_pacer_of(pacer: Pacer) -> ChainPacer | None:
     """The pacer, if it is a `ChainPacer`."""
-    return cast(ChainPacer, pacer) if getattr(pacer, "candidates", 0) else None
+    return cast(ChainPacer, pacer) if pacer.candidates else None

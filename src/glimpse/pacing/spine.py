@@ -31,7 +31,7 @@ class _RowState:
     proposal: Proposal | None = None
 
 
-class SpinePacer:
+class SpinePacer(Pacer):
     """Lets `inner` decide how long a spine gets, and keeps of its tree what pays."""
 
     foretells = False

@@ -18,6 +18,8 @@ from glimpse.llm import LLM
 from glimpse.serve import chat, completions, plain
 from glimpse.serve.errors import ApiError, as_api_error
 from glimpse.serve.guards import AccessLog, BodyLimit, Keys
+from glimpse.serve.headers import SafeHeaders
+from glimpse.serve.hosts import Hosts, is_loopback
 from glimpse.serve.served import Served
 from glimpse.serve.settings import ServeSettings
 
@@ -50,6 +52,9 @@ def create_app(llm: LLM, settings: ServeSettings) -> FastAPI:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.allow_origins, allow_methods=["GET", "POST"], allow_headers=["*"]
         )
+    if is_loopback(settings.host) and not settings.api_keys:
+        app.add_middleware(Hosts, names=settings.allow_hosts)
+    app.add_middleware(SafeHeaders)
     app.add_middleware(AccessLog)
     return app
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -32,11 +31,17 @@ async def chat(request: Request) -> Response:
     served: Served = request.app.state.served
     watch = Stopwatch()
     body = await read_body(request, ChatBody, served.settings.body_seconds)
+    return await asyncio.to_thread(_answer, served, body, watch)
+
+
+def _answer(served: Served, body: ChatBody, watch: Stopwatch) -> Answer:
+    """What is asked for, checked and read; a large request takes its time, so not in the event loop."""
     served.check_model(body.model)
     tools = tools_of(body, known=served.tokenizer.knows_tools)
     options, params = served.ways.options_of(body), chat_params(body, tools.grammar)
-    render = partial(served.tokenizer.chat, tools=tools.offered or None, most=served.llm.context_length)
-    ids = await asyncio.to_thread(render, settled(body.messages))
+    ids = served.tokenizer.chat(
+        settled(body.messages), tools=tools.offered or None, most=served.llm.context_length
+    )  # fmt: skip
     work = Work(served, options, [ids], params, body.n, watch)
     return Answer(work, ChatForm(served, body, tools), stream=body.stream)
 

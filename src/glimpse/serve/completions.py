@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -30,11 +29,17 @@ async def completions(request: Request) -> Response:
     served: Served = request.app.state.served
     watch = Stopwatch()
     body = await read_body(request, CompletionBody, served.settings.body_seconds)
+    return await asyncio.to_thread(_answer, served, body, watch)
+
+
+def _answer(served: Served, body: CompletionBody, watch: Stopwatch) -> Answer:
+    """What is asked for, checked and read; a large request takes its time, so not in the event loop."""
     served.check_model(body.model)
+    served.gate.check(len(body.prompts) * body.n)
     options, params = served.ways.options_of(body), completion_params(body)
-    encode = partial(served.tokenizer.encode, most=served.llm.context_length)
     prompts = [as_prompt(prompt) for prompt in body.prompts]
-    ids = [await asyncio.to_thread(encode, prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+    most = served.llm.context_length
+    ids = [served.tokenizer.encode(prompt, most=most) if isinstance(prompt, str) else prompt for prompt in prompts]
     work = Work(served, options, ids, params, body.n, watch)
     return Answer(work, CompletionForm(served, body, ids), stream=body.stream)
 

@@ -22,6 +22,11 @@ class Gate:
         """Whether the server takes nothing more."""
         self._seconds = 1.0
 
+    def check(self, texts: int) -> None:
+        """Raises ApiError (400) for more texts than there ever is room for."""
+        if texts > self.most:
+            raise refused("n", texts, f"prompts times n may be at most {self.most} on this server")
+
     @contextmanager
     def enter(self, texts: int) -> Iterator[None]:
         """Room for so many texts while the block runs.
@@ -30,8 +35,7 @@ class Gate:
         """
         if self.draining:
             raise busy("the server is shutting down", self.retry_after, status=503)
-        if texts > self.most:
-            raise refused("n", texts, f"prompts times n may be at most {self.most} on this server")
+        self.check(texts)
         if self.active + texts > self.most:
             raise busy(f"{self.active} texts are under way and {self.most} are the most", self.retry_after)
         self.active += texts

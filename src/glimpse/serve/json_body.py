@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from glimpse.sampling.checks import shown
 from glimpse.serve.errors import ApiError
@@ -15,6 +16,10 @@ from glimpse.serve.errors import ApiError
 Model = TypeVar("Model", bound=BaseModel)
 _DEEP = 64
 """Levels of a body: more than any schema in use has, and few enough for every library that walks it."""
+_BRANCH = re.compile(r"str|int|(list|dict|constrained|function)\W.*")
+"""What pydantic says after a field's name where it may be of several kinds: which kind it tried."""
+_SMALL = 1 << 14
+"""Bytes that are read faster than another thread takes them over."""
 
 
 async def read_body(request: Request, model: type[Model], seconds: float) -> Model:
@@ -23,12 +28,19 @@ async def read_body(request: Request, model: type[Model], seconds: float) -> Mod
     # A page of another origin may send text/plain unasked, but has to ask (CORS) before it sends JSON.
     if kind != "application/json":
         raise ApiError(415, "send the body as application/json", param="Content-Type")
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise ApiError(415, f"Content-Encoding {ascii(coding)[:100]}: send the body as it is", param="Content-Encoding")
     try:
         async with asyncio.timeout(seconds):
             raw = await request.body()
     except TimeoutError:
         raise ApiError(408, f"the body did not arrive within {seconds:g} seconds") from None
-    return checked(parsed(raw), model)
+    except ClientDisconnect:
+        raise ApiError(400, "the client went before its body had come") from None  # as the counters are told
+    if len(raw) <= _SMALL:
+        return checked(parsed(raw), model)
+    return await asyncio.to_thread(lambda: checked(parsed(raw), model))
 
 
 def parsed(raw: bytes) -> dict[str, object]:
@@ -56,7 +68,8 @@ def checked(value: dict[str, object], model: type[Model]) -> Model:
 
 def _as_api_error(error: ValidationError) -> ApiError:
     first = error.errors(include_url=False)[0]
-    name = ".".join(map(str, first["loc"])) or "body"
+    field, *inner = first["loc"] or ("body",)
+    name = ".".join(str(part) for part in (field, *inner) if part is field or not _BRANCH.fullmatch(str(part)))
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{shown(name)}: this server knows no such option", param=_ascii(name))
     if first["type"] == "missing":

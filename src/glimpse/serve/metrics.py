@@ -37,6 +37,13 @@ class Metrics:
             "spec_decode_num_accepted_tokens_per_pos", "Draft tokens accepted, by their place in the draft from 0.",
             (*_BY_DRAFTER, "position"),
         )  # fmt: skip
+        self._lossy = self._counter(
+            "lossy_tokens", "Tokens written by modes that change the text.", (*_BY_DRAFTER, "lossy")
+        )  # fmt: skip
+        self._passed = self._counter(
+            "lossy_passed_tokens", "Of texts that ended: what a relaxed rule alone let pass, or nothing verified.",
+            (*_BY_DRAFTER, "lossy"),
+        )  # fmt: skip
         self._ended = self._counter(
             "request_success", "Texts that ended, by how.", (*_BY_DRAFTER, "finished_reason")
         )  # fmt: skip
@@ -49,9 +56,9 @@ class Metrics:
         self._queue = self._histogram("request_queue_time_seconds", "From a request to its row.", _FIRST)
         self._whole = self._histogram("e2e_request_latency_seconds", "From a request to its end.", _WHOLE)
 
-    def of(self, drafter: str) -> DrafterMetrics:
-        """The counters of one drafter."""
-        return DrafterMetrics(self, (self._name, drafter))
+    def of(self, drafter: str, lossy: str | None = None) -> DrafterMetrics:
+        """The counters of one drafter, and of the lossy mode it goes with, if any: all strengths are counted as one."""
+        return DrafterMetrics(self, (self._name, drafter), None if lossy is None else lossy.partition(":")[0])
 
     def failed(self, status: int) -> None:
         """A request was not answered."""
@@ -75,14 +82,16 @@ class Metrics:
 class DrafterMetrics:
     """What one request adds to the counters."""
 
-    def __init__(self, metrics: Metrics, labels: tuple[str, str]) -> None:
-        self._metrics, self._labels = metrics, labels
+    def __init__(self, metrics: Metrics, labels: tuple[str, str], lossy: str | None) -> None:
+        self._metrics, self._labels, self._lossy = metrics, labels, lossy
 
     def committed(self, chunk: StreamChunk, watch: Stopwatch) -> None:
         """A round has written tokens."""
         metrics, labels = self._metrics, self._labels
         watch.mark()
         metrics._written.labels(*labels).inc(len(chunk.token_ids))
+        if self._lossy is not None:
+            metrics._lossy.labels(*labels, self._lossy).inc(len(chunk.token_ids))
         if not chunk.drafted:
             return
         accepted = sum(piece.drafted for piece in chunk.pieces)
@@ -100,6 +109,9 @@ class DrafterMetrics:
         """A text has come to its end."""
         metrics, labels, timing = self._metrics, self._labels, output.timing
         metrics._ended.labels(*labels, output.finish_reason).inc()
+        if self._lossy is not None:
+            passed = output.speculation.relaxed + output.speculation.trusted
+            metrics._passed.labels(*labels, self._lossy).inc(passed)
         metrics._whole.labels(*labels).observe(watch.elapsed)
         if timing.tokens_per_s:
             metrics._each.labels(*labels).observe(1 / timing.tokens_per_s)

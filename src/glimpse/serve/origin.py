@@ -14,7 +14,7 @@ def source_of(drafter: str) -> str:
     kind = DRAFTERS.get(drafter)
     if kind.needs_forward:
         return "sparse"
-    return "retrieval" if kind.gives_tree or getattr(kind, "stores", False) else drafter
+    return "retrieval" if kind.gives_tree or kind.stores else drafter
 
 
 def glimpse_of(chunk: StreamChunk) -> dict[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -59,18 +58,21 @@ async def tokenize(request: Request) -> Response:
     served = _served(request)
     body = await read_body(request, TokenizeBody, served.settings.body_seconds)
     served.check_model(body.model)
+    return JSONResponse(await asyncio.to_thread(_tokens, served, body))
+
+
+def _tokens(served: Served, body: TokenizeBody) -> dict[str, object]:
     most = served.llm.context_length
     if (body.prompt is None) == (body.messages is None):
         raise refused("prompt", body.prompt, "give prompt or messages, one of them")
     if body.prompt is not None:
-        work = partial(served.tokenizer.encode, body.prompt, add_special_tokens=body.add_special_tokens, most=most)
+        ids = served.tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens, most=most)
     else:
-        work = partial(served.tokenizer.chat, settled(body.messages or []), most=most)
-    ids = await asyncio.to_thread(work)
+        ids = served.tokenizer.chat(settled(body.messages or []), most=most)
     answer: dict[str, object] = {"count": len(ids), "max_model_len": most, "tokens": ids}
     if body.return_token_strs:
         answer["token_strs"] = [token_text(served.tokenizer, token) for token in ids]
-    return JSONResponse(answer)
+    return answer
 
 
 @router.post("/detokenize")
@@ -79,11 +81,15 @@ async def detokenize(request: Request) -> Response:
     served = _served(request)
     body = await read_body(request, DetokenizeBody, served.settings.body_seconds)
     served.check_model(body.model)
+    return JSONResponse({"prompt": await asyncio.to_thread(_text, served, body.tokens)})
+
+
+def _text(served: Served, tokens: list[int]) -> str:
     size = served.llm.spec.vocab_size
-    wrong = next((token for token in body.tokens if not 0 <= token < size), None)
+    wrong = next((token for token in tokens if not 0 <= token < size), None)
     if wrong is not None:
         raise refused("tokens", wrong, f"ids go from 0 to {size - 1}")
-    return JSONResponse({"prompt": served.tokenizer.decode(body.tokens, skip_special_tokens=False)})
+    return served.tokenizer.decode(tokens, skip_special_tokens=False)
 
 
 def _model(served: Served) -> dict[str, object]:

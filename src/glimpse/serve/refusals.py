@@ -37,7 +37,7 @@ CHAT: Mapping[str, Refusal] = {
     "functions": Refusal("deprecated: use tools"),
     "function_call": Refusal("deprecated: use tool_choice", ("none",)),
 }
-IDLE = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata")
+IDLE = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "metadata")
 """Options that are labels or hints, which by their definition change nothing in the answer; they are let through."""
 
 

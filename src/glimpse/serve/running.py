@@ -15,12 +15,17 @@ import uvicorn
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.serve.app import create_app
+from glimpse.serve.connection import connection_class
+from glimpse.serve.files import connections_allowed
 from glimpse.serve.settings import ServeSettings
+from glimpse.serve.warming import warm
 
 _LOG = logging.getLogger("glimpse.serve")
 _AFTER = 5
 """Seconds that answers have to be sent once their texts have been ended."""
 _BACKLOG = 2048
+_BURST = 4
+"""asyncio takes in a backlog at once before any of it is counted: so many are fewer than the files that are left."""
 
 
 class Server(uvicorn.Server):
@@ -29,10 +34,13 @@ class Server(uvicorn.Server):
     def __init__(self, llm: LLM, settings: ServeSettings) -> None:
         self._settings = settings
         self._app = create_app(llm, settings)
+        most = connections_allowed()
         super().__init__(
             uvicorn.Config(
                 self._app, host=settings.host, port=settings.port, access_log=False, log_config=None, lifespan="on",
-                timeout_graceful_shutdown=int(settings.drain_seconds) + _AFTER, backlog=_BACKLOG, server_header=False,
+                http=connection_class(settings.body_seconds, most), ws="none", server_header=False,
+                timeout_graceful_shutdown=int(settings.drain_seconds) + _AFTER,
+                backlog=min(_BACKLOG, max(1, most // _BURST)),
             )
         )  # fmt: skip
 
@@ -71,9 +79,10 @@ def serve(llm: LLM, settings: ServeSettings, started: Callable[[str], None]) -> 
     """Serves until SIGTERM or Ctrl-C; `started` is told the address. Raises GlimpseError where it cannot be had."""
     listener = _bound(settings)
     host, port = listener.getsockname()[:2]
-    server = Server(llm, settings)
-    started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     try:
+        warm(llm)
+        server = Server(llm, settings)
+        started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         server.run(sockets=[listener])
     finally:
         listener.close()

@@ -10,9 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from glimpse.serve.errors import refused
 from glimpse.serve.refusals import CHAT, COMPLETION, Refusal, without_refused
 
-Ids = list[int]
 _TOP = 20
 """Most alternatives of a token that logprobs may name, as in the OpenAI API."""
+_MANY = 20_000
+"""Most entries of a list of tokens: beyond it, checking them would hold up everyone's answers."""
+_WORDS = 1000
+"""Most words that must not be written, each of so many characters at most: they are looked for at every step."""
+Ids = list[int]
+FewIds = Annotated[Ids, Field(max_length=_MANY)]
+Text = Annotated[str, Field(max_length=_WORDS)]
 
 
 class Body(BaseModel):
@@ -50,11 +56,11 @@ class Generation(Body):
     temperature: float | None = None
     top_p: float | None = None
     n: Annotated[int, Field(ge=1, le=128)] = 1
-    stop: str | Annotated[list[str], Field(max_length=64)] | None = None
+    stop: Text | Annotated[list[Text], Field(max_length=64)] | None = None
     seed: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=_MANY)] | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
     response_format: dict[str, Any] | None = None
@@ -64,9 +70,9 @@ class Generation(Body):
     repetition_penalty: float | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
-    stop_token_ids: Ids | None = None
-    bad_words: list[str] | None = None
-    suppress_tokens: Ids | None = None
+    stop_token_ids: FewIds | None = None
+    bad_words: Annotated[list[Text], Field(max_length=_WORDS)] | None = None
+    suppress_tokens: FewIds | None = None
     skip_special_tokens: bool | None = None
     include_stop_str_in_output: bool | None = None
 

@@ -34,6 +34,8 @@ class ServeSettings:
     """Any of them opens the API; none: it is open."""
     allow_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the API (CORS); none: only the server's own page."""
+    allow_hosts: tuple[str, ...] = ()
+    """Names besides localhost by which a server without keys at a loopback address may be called (see `Hosts`)."""
     max_waiting: int = 64
     """Texts that may wait for a row; a request for more than there is room for gets a 429."""
     max_body: int = 8 << 20
@@ -44,7 +46,8 @@ class ServeSettings:
     request_seconds: float = 600.0
     """A request that takes longer is ended."""
     body_seconds: float = 30.0
-    """A body that takes longer to arrive is refused."""
+    """A body that takes longer to arrive is refused. A head that does, and a reader who falls behind for so long, are
+    cut off."""
     drain_seconds: float = 30.0
     """On SIGTERM requests have so long to finish; then they are handed back as far as they have come."""
     allow_lossy: bool = False

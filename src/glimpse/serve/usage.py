@@ -61,7 +61,10 @@ def speculation_of(outputs: Sequence[GenerationOutput], watch: Stopwatch) -> dic
         "ttft_ms": None if watch.ttft is None else 1e3 * watch.ttft,
         "recalled": first.recalled if len(all_of) == 1 else None,
     }
-    return report if first.lossless else report | {"lossless": False}
+    if first.lossless:
+        return report
+    passed = {"relaxed": sum(one.relaxed for one in all_of), "trusted": sum(one.trusted for one in all_of)}
+    return report | {"lossless": False, "lossy": first.lossy} | passed
 
 
 def _summed(columns: Sequence[Sequence[int]]) -> list[int]:

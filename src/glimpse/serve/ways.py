@@ -47,7 +47,8 @@ class Ways:
         return self._gone + sum(engine.preemptions for engine in self.engines)
 
     def options_of(self, body: Generation) -> EngineOptions:
-        """What a request asks for, the server's own where it says nothing. Raises ArgumentError, never later."""
+        """What a request asks for, the server's own where it says nothing; an exact rule ends the server's own lossy
+        mode. Raises ArgumentError, never later."""
         own = self._llm.options
         asked = {"drafter": body.drafter, "pacer": body.pacer, "acceptance": body.acceptance,
                  "lossy": body.lossy, "draft_tokens": body.max_draft}  # fmt: skip
@@ -58,6 +59,8 @@ class Ways:
             # What only the server's drafter reads would be refused by another; its pacer may not go with it.
             own = EngineOptions(acceptance=own.acceptance, exact=own.exact, reserve=own.reserve,
                                 prefix_reuse=own.prefix_reuse)  # fmt: skip
+        elif own.lossy is not None and "acceptance" in asked:
+            own = own.changed(lossy=None)
         options = own.changed(**asked)
         check_names(options)
         # The server's own options need not be of use to it, but what was asked for must be.
@@ -103,7 +106,8 @@ class Ways:
 
     def _refuse_lossy(self, options: EngineOptions) -> None:
         lossless = DRAFTERS.get(options.drafter).lossless and rule_of(options).lossless
-        if not lossless and not self._settings.allow_lossy:
+        own = options.lossy is not None and options.lossy == self._llm.options.lossy
+        if not (lossless or own or self._settings.allow_lossy):
             what = f"drafter {options.drafter!r}" if options.lossy is None else f"lossy {options.lossy!r}"
             raise ArgumentError(f"{what} changes the text; this server was not started with --allow-lossy")
 

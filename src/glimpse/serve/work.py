@@ -53,7 +53,7 @@ class Work:
         return usage_of(ended, [len(ids) for ids in self.prompts], self.watch)
 
     async def _chunks(self, engine: AsyncLLM) -> Chunks:
-        metrics = self.served.metrics.of(self.options.drafter)
+        metrics = self.served.metrics.of(self.options.drafter, self.options.lossy)
         sources = [
             engine.generate(ids, self._params(index)) for ids in self.prompts for index in range(self.n)
         ]  # fmt: skip

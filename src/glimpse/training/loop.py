@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -12,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glimpse.drafting.block.adapter import BlockConfig, write_adapter
-from glimpse.errors import GlimpseError
+from glimpse.drafting.block.adapter import BlockConfig, shapes_of, write_adapter
+from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import Checkpoint
 from glimpse.training.frozen import read, trainable
+from glimpse.training.journal import PointLog
 from glimpse.training.masks import Judged, branch_points, fresh_tensors, judge
 from glimpse.training.recipe import Recipe
 from glimpse.training.state import State
@@ -50,8 +50,15 @@ class Trainer:
     """Trains one adapter at `out`; what it goes on from lies beside it, `out`.state, and the points in `out`.log."""
 
     def __init__(self, checkpoint: Checkpoint, corpus: Corpus, recipe: Recipe, out: Path) -> None:
-        """Goes on where an interrupted training with the same recipe stopped. Raises what `State.load` raises."""
+        """Goes on where an interrupted training with the same recipe stopped.
+
+        Raises ArgumentError for sequences longer than the model's context, and what `State.load` and `PointLog` raise.
+        """
         spec = checkpoint.spec
+        if recipe.length > spec.context_length:
+            raise ArgumentError(
+                f"length {recipe.length} is more than the model's context of {spec.context_length} tokens"
+            )
         first = recipe.first_of(spec.layers)
         self.config = BlockConfig(
             target=checkpoint.name,
@@ -69,10 +76,12 @@ class Trainer:
         self._weights = torch.exp(-decays / recipe.decay)
         self._weights /= self._weights.sum()
         if self._state_file.exists():
-            self.state = State.load(self._state_file, self.config, self._decoder.device)
+            shapes = shapes_of(spec, self.config)
+            self.state = State.load(self._state_file, self.config, shapes, self._decoder.device)
         else:
             stream = read(self._target, corpus.train[:1], first).stream
             self.state = State.fresh(fresh_tensors(self._decoder, self.config, stream, recipe.seed))
+        self._log = PointLog(out.with_name(f"{out.name}.log"), self.state.steps)
 
     @property
     def _state_file(self) -> Path:
@@ -85,6 +94,8 @@ class Trainer:
         GlimpseError where the loss is no number any more.
         """
         started, losses = time.perf_counter(), list[float]()
+        if self.state.steps and not self.out.exists():
+            write_adapter(self.out, self.config, self.state.tensors)
         while self.state.steps < self.recipe.steps:
             losses.append(self._step())
             over = seconds is not None and time.perf_counter() - started > seconds
@@ -144,11 +155,11 @@ class Trainer:
         return judge(self._decoder, self.config, self.state.tensors, reading, tokens, branches, self.recipe.distil)
 
     def _save(self, hear: Hear, loss: float, seconds: float) -> None:
+        """The state last: killed before, the next run comes here again."""
         write_adapter(self.out, self.config, self.state.tensors)
-        self.state.save(self._state_file, self.config)
         held_loss, by_place = self.held()
         places = tuple(round(float(share), 4) for share in by_place)
         point = Point(self.state.steps, loss, held_loss, float(by_place.sum()), places, seconds)
-        with self.out.with_name(f"{self.out.name}.log").open("a", encoding="utf-8") as log:
-            log.write(json.dumps(asdict(point)) + "\n")
+        self._log.add(asdict(point))
+        self.state.save(self._state_file, self.config)
         hear(point)

@@ -22,7 +22,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "rate": checks.Number(0, 1, open_low=True),
     "decay": checks.Number(0, 1000, open_low=True),
     "distil": checks.Number(0, 1),
-    "seed": checks.Integer(0),
+    "seed": checks.Integer(0, 2**32),
 }
 
 

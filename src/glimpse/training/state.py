@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glimpse.drafting.block.adapter import BlockConfig, load_whole, save_whole
-from glimpse.errors import ArgumentError
+from glimpse.errors import ArgumentError, ModelError
 
 FORMAT = "glimpse-block-training-1"
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -41,22 +41,35 @@ class State:
         save_whole(path, stored, {"format": FORMAT, "steps": self.steps, "config": _facts(config)})
 
     @classmethod
-    def load(cls, path: Path, config: BlockConfig, device: torch.device) -> State:
-        """Goes on from a file. Raises ArgumentError where that was another training, ModelError where it is broken."""
+    def load(
+        cls, path: Path, config: BlockConfig, shapes: Mapping[str, tuple[int, ...]], device: torch.device
+    ) -> State:
+        """Goes on from a file with tensors of these shapes. Raises ArgumentError where that was another training,
+        ModelError where it is broken."""
         facts, stored = load_whole(path, "state")
         if facts.get("format") != FORMAT or facts.get("config") != _facts(config):
             raise ArgumentError(
                 f"{path}: what it goes on from had another model, text or recipe{_difference(facts, config)}; ask for "
                 "the same, or delete the file to begin anew"
             )
+        _check(path, facts.get("steps"), stored, shapes)
         moved = {name: tensor.to(device) for name, tensor in stored.items()}
-        names = [name for name in moved if not name.startswith(_MOMENTS)]
-        state = cls.fresh({name: moved[name] for name in names})
-        state.steps = int(facts["steps"])
-        for name in names if state.steps else ():
+        state = cls.fresh({name: moved[name] for name in shapes})
+        state.steps = facts["steps"]
+        for name in shapes if state.steps else ():
             moments = {moment: moved[f"{moment}.{name}"] for moment in _MOMENTS}
             state.optimiser.state[state.tensors[name]] = {"step": torch.tensor(float(state.steps)), **moments}
         return state
+
+
+def _check(path: Path, steps: object, stored: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises ModelError for a state that is not one of a training with tensors of these shapes."""
+    wanted = dict(shapes)
+    for moment in _MOMENTS if steps else ():
+        wanted |= {f"{moment}.{name}": shape for name, shape in shapes.items()}
+    found = {name: tuple(tensor.shape) for name, tensor in stored.items() if tensor.dtype == torch.float32}
+    if type(steps) is not int or steps < 0 or found != wanted:
+        raise ModelError(f"{path}: its tensors or steps are not those of a training; delete it to begin anew")
 
 
 def _facts(config: BlockConfig) -> dict[str, Any]:

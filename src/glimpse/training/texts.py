@@ -44,11 +44,12 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
     """All UTF-8 files of a folder and below it, and the token ids in its .npy files (what a model wrote, say).
 
     Each file is cut into sequences of `length` tokens; what is left at its end is left out. Raises ArgumentError for a
-    folder that is not there, has no two sequences, or holds ids that the model does not have.
+    folder that is not there, has no two sequences, or holds an .npy file of anything but ids that the model has. Files
+    that are no UTF-8 are left out.
     """
     check_folder(folder)
     found = [
-        _cut(_ids(path, tokenizer), length)
+        _cut(_ids(path, tokenizer, vocab), length)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
@@ -57,8 +58,6 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
         raise ArgumentError(
             f"{folder}: fewer than two sequences of {length} tokens of text; give more, or a lower length"
         )
-    if int(all_ids.min()) < 0 or int(all_ids.max()) >= vocab:
-        raise ArgumentError(f"{folder}: token id {int(all_ids.max())} in it, and the model has 0 to {vocab - 1}")
     sequences = torch.from_numpy(all_ids)
     held = torch.arange(len(sequences)) % HELD_EVERY == HELD_EVERY // 2
     if not held.any():
@@ -66,17 +65,28 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
     return Corpus(sequences[~held], sequences[held])
 
 
-def _ids(path: Path, tokenizer: Tokenizer) -> np.ndarray:
+def _ids(path: Path, tokenizer: Tokenizer, vocab: int) -> np.ndarray:
     try:
-        if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False), dtype=np.int64).ravel()
-        text = path.read_text(encoding="utf-8")
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return np.zeros(0, np.int64)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise ArgumentError(f"{path}: cannot be read: {error}") from error
-    ids = [tokenizer.encode(text[begin : begin + PIECE]) for begin in range(0, len(text), PIECE)]
+    if not isinstance(found, str):
+        return _stored(path, found, vocab)
+    ids = [tokenizer.encode(found[begin : begin + PIECE]) for begin in range(0, len(found), PIECE)]
     return np.array([token for piece in ids for token in piece], dtype=np.int64)
+
+
+def _stored(path: Path, found: object, vocab: int) -> np.ndarray:
+    """[n] int64: the ids that were loaded. Raises ArgumentError where they are none of the model's."""
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+        what = found.dtype if isinstance(found, np.ndarray) else "an archive"
+        raise ArgumentError(f"{path}: holds {what}, and token ids are whole numbers")
+    for value in (found.min(initial=0), found.max(initial=0)):
+        if not 0 <= int(value) < vocab:
+            raise ArgumentError(f"{path}: token id {int(value)} in it, and the model has 0 to {vocab - 1}")
+    return found.ravel().astype(np.int64)
 
 
 def _cut(ids: np.ndarray, length: int) -> np.ndarray:

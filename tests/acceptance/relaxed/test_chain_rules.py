@@ -117,6 +117,43 @@ def test_contrastive_favours_what_the_draft_misses():
     assert cut == pytest.approx([0.72 / 1.52, 0.8 / 1.52, 0, 0], abs=1e-6), "token 1 counts as one of 0.2"
 
 
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_largest_numbers_give_laws(name, dtype):
+    """Where the drafted token has all of p, or none of it, or as much as of q."""
+    strengths = LOSSY.get(name).strengths
+    largest = (
+        1e308
+        if math.isinf(strengths.high)
+        else math.nextafter(strengths.high, 0)
+        if strengths.below
+        else strengths.high
+    )
+    p = torch.tensor([P, [1, 0, 0, 0], [0, 0.4, 0.6, 0], [0.25] * 4], dtype=dtype)
+    q = torch.tensor([Q, [0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], [0.25] * 4], dtype=dtype)
+    for strength in (strengths.low, largest):
+        for token in (0, 1):
+            inside = q[:, token] > 0
+            made = rule(name, strength).relax(p[inside], q[inside], torch.full((int(inside.sum()),), token))
+            assert ((made.accept >= 0) & made.accept.isfinite()).all()
+            assert made.rest.sum(1).tolist() == pytest.approx([1.0] * len(made.rest))
+            assert made.rest.min() >= 0
+
+
+def test_contrastive_at_its_strongest_is_the_token_that_the_draft_misses_most():
+    assert emitted("contrastive", 1e308) == pytest.approx([1, 0, 0, 0]), "0.5 / 0.2 is the largest ratio"
+
+
+@pytest.mark.parametrize(
+    ("name", "strength", "chance"),
+    [("cactus", 10, 0), ("mentored", 0.95, 0), ("contrastive", 1, 0), ("cascade-tok", 0.8, 0), ("fuzzy", 0.3, 0),
+     ("r-fuzzy", 0.3, 0), ("r-fuzzy", 1, 1), ("ensemble", 0.2, 0.2), ("cascade-opt", -0.1, 0), ("cascade-opt", 0, 1)],
+)  # fmt: skip
+def test_what_becomes_of_a_wrong_draft_at_temperature_0(name, strength, chance):
+    """Laws of one token each, and those differ: JS is ln 2 and TV 1, both as sure as can be."""
+    assert emitted(name, strength, [1.0, 0.0], [0.0, 1.0])[1] == pytest.approx(chance)
+
+
 def test_residual_of_equal_laws_is_the_law():
     law = torch.tensor([P])
     assert torch.allclose(residual(law, law), law)

@@ -36,6 +36,11 @@ def test_typical():
     assert passing("typical", math.inf) == [False] * 4
 
 
+def test_typical_at_numbers_whose_square_is_none():
+    assert passing("typical", 1e200) == [False] * 4
+    assert passing("typical", 0.0) == [True] * 4
+
+
 def test_top_k():
     assert [sum(passing("top-k", k)) for k in range(5)] == [0, 1, 2, 3, 4]
 

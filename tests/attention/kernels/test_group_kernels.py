@@ -44,7 +44,8 @@ def test_a_mask_reads_up_to_its_groups_token_and_its_group(groups, size, lengths
     q = torch.randn(count, heads[0], heads[2], generator=draw)
     own_keys, own_values = torch.randn(2, heads[1], count, heads[2], generator=draw).unbind()
     grouped = Grouped(HeadShape(*heads), len(lengths), groups, size, batch.page_size, "cpu")
-    grouped.plan(batch.lengths, torch.tensor(counts, dtype=torch.int32))
+    own = torch.tensor(counts, dtype=torch.int32)
+    grouped.plan(batch.lengths, own, batch.lengths - own + 1)
     found = grouped(q, own_keys, own_values, batch.keys, batch.values, batch.table, torch.empty_like(q))
     wanted, real = right(batch, q, own_keys, own_values, groups, size, counts)
     assert error(found[real], wanted[real]) < 1e-6

@@ -28,7 +28,8 @@ def test_what_is_typed(text, name, drafter, lossy, drafts):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("cactus:x", "'x' is no number"), ("sparse@0", "'0' is no draft length"), ("none", "drafts nothing"),
+    [("cactus:x", "'x' is no number"), ("sparse@0", "'0' is no draft length"),
+     ("cactus:1@", "'' is no draft length from 1 to 256"), ("none", "drafts nothing"),
      ("cactos", "unknown name 'cactos'")],
 )  # fmt: skip
 def test_what_is_wrong_is_named(text, said):

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from glimpse.bench.tradeoff.path import law_of, perplexity, slowfast_laws, sparse_laws
+from glimpse.bench.tradeoff.path import law_of, perplexity, sparse_laws
+from glimpse.bench.tradeoff.slowfast_path import Reader, slowfast_laws, slowfast_sweep
 from glimpse.cache.recall import RecallBudget
+from glimpse.cache.selector import Selector
 from glimpse.pacing.sentence_ends import sentence_ends
 from glimpse.sampling import SamplingParams
 
@@ -46,6 +48,20 @@ def test_slow_steps_are_where_the_pacer_has_them(tiny, output, law):
         expected.append(due)
         since = 0 if due else since + 1
     assert list(laws.slow) == expected
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_readers_side_by_side_say_what_each_says_alone(tiny, output, law, shares):
+    """Their lengths and sets differ; the text is long enough for the prompt to have a whole page to share."""
+    readers = [Reader(NARROW), Reader(RecallBudget(1e-9, 40, 4, 8)), Reader(NARROW, Selector(key_norm=3, reach=4))]
+    together = slowfast_sweep(tiny, PROMPT, output, law, readers, shares=shares)
+    for reader, laws in zip(readers, together, strict=True):
+        (alone,) = slowfast_sweep(tiny, PROMPT, output, law, [reader])
+        assert torch.allclose(laws.draft, alone.draft, atol=1e-5)
+        assert torch.allclose(laws.target, alone.target, atol=1e-5)
+        assert laws.slow == alone.slow
+    assert not torch.allclose(together[0].draft, together[1].draft, atol=1e-2)
+    assert not torch.allclose(together[0].draft, together[2].draft, atol=1e-2)
 
 
 def test_fast_laws_are_those_that_the_engine_draws_from(tiny, law):

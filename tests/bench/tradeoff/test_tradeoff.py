@@ -9,8 +9,10 @@ import pytest
 from tests.tiny import write_tiny_checkpoint
 
 from glimpse.bench.results import read_result
+from glimpse.bench.tradeoff.measure import Effort, TradeoffMeasuring, speeds_of
 from glimpse.bench.tradeoff.tables import frontier, worth
 from glimpse.cli.app import run as main
+from glimpse.outputs import GenerationOutput, Speculation, Timing, Usage
 
 ARGV = ["--context", "64", "--tokens", "16", "--texts", "1", "--budget", "300", "--device", "cpu", "--threads", "1"]
 
@@ -65,6 +67,30 @@ def test_exact_modes_alone_need_no_lossy_one(model, tmp_path, capsys):
 def test_what_is_wrong_is_named(argv, said, capsys):
     assert main(["bench", "tradeoff", *argv]) == 2
     assert said in capsys.readouterr().err
+
+
+def written(tokens, drafted=0, accepted=0):
+    speculation = Speculation()
+    if drafted:
+        speculation.record(drafted, accepted)
+    return GenerationOutput(text="", token_ids=(5,) * tokens, finish_reason="stop", usage=Usage(1, tokens),
+                            speculation=speculation, timing=Timing(0.1, 1.0, tokens))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("budget", "fast", "read"), [(100, None, (100, 260)), (20, None, (36, 260)), (512, 2308, (512, 2308))]
+)
+def test_the_budget_told_is_what_steps_read(budget, fast, read):
+    """4 sinks and 32 recent positions of sparse drafts, 4 and 256 of fast steps are read whatever is asked."""
+    measuring = TradeoffMeasuring(None, None, None, "none", budget, Effort(), fast)
+    assert (measuring.budget_of("sparse"), measuring.budget_of("slowfast")) == read
+
+
+def test_answers_that_ramble_lower_the_proxy():
+    """Of 2607.08690: L_plain / L (l + 1) / (1 + N c). The first output is no answer: its length was given."""
+    found = speeds_of([written(90, 4, 3), written(40, 4, 3)], [written(90), written(20)], 1)
+    assert found["reckoned"]["0.2"] == pytest.approx(20 / 40 * (3 + 1) / (1 + 4 * 0.2))
+    assert found["speedup"] == pytest.approx((89 + 39) / (89 + 19))
 
 
 def cell(name, speedup, tv, lossy=None):

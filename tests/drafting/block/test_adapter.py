@@ -74,6 +74,9 @@ def test_a_file_that_is_not_there(tmp_path, facts):
         ({"layers.1.qkv_up": None}, "tensor 'layers.1.qkv_up' is missing"),
         ({"layers.0.qkv_up": torch.zeros(3)}, "tensor 'layers.0.qkv_up' is not one of an adapter"),
         ({"mask": torch.full((48,), torch.nan)}, "tensor 'mask' has values that are not finite"),
+        ({"mask": torch.zeros(48, dtype=torch.int64)}, "tensor 'mask' is int64, no float"),
+        ({"mask": torch.zeros(48, dtype=torch.complex64)}, "tensor 'mask' is complex64, no float"),
+        ({"mask": torch.zeros(48).to(torch.float8_e4m3fn)}, "tensor 'mask' is float8_e4m3fn, no float"),
     ],
 )
 def test_wrong_tensors_are_refused(file, facts, tensors, message):
@@ -103,11 +106,26 @@ def test_another_kind_of_file_is_refused(file, facts):
         read_adapter(file, *facts)
 
 
+def test_facts_too_deep_to_read_and_a_name_that_no_file_has(file, facts):
+    save_file({"x": torch.zeros(1)}, file, {"glimpse": "[" * 100_000})
+    with pytest.raises(ModelError, match="not a whole safetensors file"):
+        read_adapter(file, *facts)
+    with pytest.raises(ArgumentError, match="no such adapter: File name too long: xxx"):
+        read_adapter(file.with_name("x" * 400).relative_to(file.parent), *facts)
+
+
+def test_what_is_not_there_is_known_before_the_model_is_loaded():
+    with pytest.raises(ArgumentError, match="drafter 'block' needs an adapter: give the file"):
+        LLM("no such model", drafter="block")
+    with pytest.raises(ArgumentError, match="no such adapter: nowhere"):
+        LLM("no such model", drafter="block", adapter="nowhere")
+
+
 def test_the_drafter_needs_one(tiny, tiny_folder):
     with pytest.raises(ArgumentError, match="drafter 'block' needs an adapter"):
         tiny.variant(drafter="block")
     for name, value in (("adapter", "x"), ("block_mode", "parallel")):
         with pytest.raises(ArgumentError, match=f"{name} '{value}' means nothing to drafter 'lookup'"):
-            LLM(tiny_folder, **{name: value})
+            LLM(tiny_folder, drafter="lookup", **{name: value})
     with pytest.raises(GlimpseError, match="block_mode must be"):
         tiny.variant(drafter="block", block_mode="both")

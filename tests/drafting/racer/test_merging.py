@@ -1,15 +1,14 @@
-"""The draft tree: the breadth rule, what comes first, one trie; and the same expansion for all rows at once."""
+"""The draft tree: the breadth rule, what comes first, one trie."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glimpse.drafting.racer.expansion import Shape, expand, first
-from glimpse.drafting.racer.merging import merge
+from glimpse.drafting.racer.automaton import Automaton
+from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
 from glimpse.drafting.tree import EMPTY, Source, Tree, draft_of
 
@@ -156,21 +155,22 @@ def test_of_a_token_written_twice_the_later_successors_stay():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 99), st.sampled_from([1, 8, 16, 64, 96]), st.booleans())
-def test_expanding_all_rows_at_once_gives_each_row_its_tree(seed, budget, holes):
-    tables = [random_table(seed + row, holes=holes) for row in range(3)]
-    shape = Shape.of(8 * budget)
-    last = torch.tensor([1, 2, 3])
-    successors, chances = (
-        torch.from_numpy(np.stack([getattr(table, name) for table in tables])) for name in ("tokens", "chances")
-    )
-    found = first(*expand(successors, chances, last, shape), shape, budget)
-    for row, table in enumerate(tables):
-        merged, count = merge([], table, int(last[row]), budget, 99), int(found[3][row])
-        assert count == len(merged) or (holes and count < len(merged)), "a shape that ends early loses the last nodes"
-        assert found[0][row, :count].tolist() == merged.tokens[:count].tolist()
-        assert found[1][row, :count].tolist() == merged.parents[:count].tolist()
-        assert found[2][row, :count].tolist() == pytest.approx(merged.reach[:count].tolist(), rel=1e-5)
+@given(st.integers(0, 999), st.sampled_from([0, 1, 16, 64]), st.sampled_from([1, 3, 32]), st.booleans())
+def test_both_sources_in_one_call_are_what_merging_them_gives(seed, budget, depth, holes):
+    text = np.random.default_rng(seed).integers(0, 12, 60)
+    automaton, table = Automaton(200, 6), random_table(seed, ids=12, holes=holes)
+    automaton.read(text)
+    merged = merge([automaton.propose(budget, depth)], table, int(text[-1]), budget, depth)
+    united = unite(automaton, table, int(text[-1]), budget, depth)
+    for name in ("tokens", "parents", "reach", "source"):
+        assert getattr(united, name).tolist() == getattr(merged, name).tolist()
+
+
+def test_an_entry_of_the_table_lies_in_one_cache_line():
+    table = SuccessorTable()
+    for ids in (1, 1000):
+        table.write(np.full(1, ids), np.ones((1, WIDTH), np.int64), np.ones((1, WIDTH), np.float32))
+        assert table.tokens.ctypes.data % 64 == 0
 
 
 def test_a_node_without_any_probability_left_is_not_drafted():

@@ -7,10 +7,10 @@ import random
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.rows import Rows, RowView
 from glimpse.cache.sequence import Sequence
-from glimpse.pacing.pacer import Action, Decisions
+from glimpse.pacing.pacer import Action, Decisions, Pacer
 
 
-class Whim:
+class Whim(Pacer):
     """Decides at random, row by row and step by step; drafts half of the time, now and then in bursts."""
 
     name, most, foretells = "whim", 3, False

@@ -39,8 +39,8 @@ def llm(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch, llm):
     """Parts of at most `SMALL` tokens; numpy's own roundings are kept out."""
-    for module in ("bitwise", "reading"):
-        monkeypatch.setattr(f"glimpse.engine.device.{module}.PART", SMALL)
+    for name in ("LEAST", "MOST"):
+        monkeypatch.setattr(bitwise, name, SMALL)
     free = llm.loaded.pool.free_pages
     with even_products():
         yield
@@ -119,4 +119,12 @@ def test_what_cannot_be_had_is_refused(llm, tmp_path):
         on_device(odd, drafter="none")
     with pytest.raises(ArgumentError, match=r"which rules out: acceptance 'matched'"):
         on_device(llm, drafter="lookup", acceptance="matched")
-    assert bitwise.PART == SMALL
+
+
+@pytest.mark.parametrize(
+    ("width", "queries", "tokens"),
+    [(8192, 5, 1024), (8192, 4, 1024), (8192, 1, 256), (32768, 5, 320), (1 << 17, 5, 256)],
+)
+def test_parts_are_shorter_where_attention_has_many_pieces(width, queries, tokens, monkeypatch):
+    monkeypatch.undo()
+    assert bitwise.part_of(width, queries, 512) == tokens

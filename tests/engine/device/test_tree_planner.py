@@ -45,6 +45,11 @@ class Drafting(RandomPacer):
         return Action.DRAFT if left > 0 else Action.PLAIN
 
 
+def running(count):
+    """Requests of which nothing is asked."""
+    return {slot: SimpleNamespace() for slot in range(count)}
+
+
 @dataclass
 class Batch:
     """Three rows of one length, drafter and pacer, as both planners have them."""
@@ -92,7 +97,7 @@ def test_the_rows_are_the_eager_planners(seed, pages):
     draft = tree_draft(*draw.sample([chain, some_tree(draw, 3, 3), some_tree(draw, MOST, 3)], 2))
     theirs, ours = batch(draft, pages), batch(draft, pages)
     PhasePlanner(theirs.rows, theirs.drafter, theirs.pacer, VOCAB).plan(dict.fromkeys(range(3)))
-    counts, depths = TreePlanner(ours.parts, MOST).plan([0, 1, 2], plain=False)
+    counts, depths = TreePlanner(ours.parts, MOST).plan(running(3), plain=False)
     assert counts.tolist() == theirs.rows.draft_len.tolist()
     assert ours.rows.branching == theirs.rows.branching
     for slot, count in enumerate(counts.tolist()):
@@ -107,7 +112,7 @@ def test_the_rows_are_the_eager_planners(seed, pages):
 def test_a_plain_step_drops_what_is_there():
     made = batch(tree_draft([(1, -1), (2, -1)], [(3, -1)]))
     made.rows.put_draft(1, torch.tensor([5, 6]), torch.tensor([-1, -1]), torch.ones(2))
-    counts, depths = TreePlanner(made.parts, MOST).plan([0, 1, 2], plain=True)
+    counts, depths = TreePlanner(made.parts, MOST).plan(running(3), plain=True)
     assert counts.tolist() == depths.tolist() == [0, 0, 0]
     assert not made.rows.branching
     assert made.rows.draft_parents[1].tolist() == list(range(-1, MOST - 1))
@@ -126,7 +131,7 @@ WRONG = {
 def test_a_draft_that_would_break_a_row_is_refused(said):
     made = batch(tree_draft(WRONG[said], []))
     with pytest.raises(GlimpseError, match=f"drafter 'double' {said}"):
-        TreePlanner(made.parts, MOST).plan([0, 1, 2], plain=False)
+        TreePlanner(made.parts, MOST).plan(running(3), plain=False)
 
 
 @pytest.mark.parametrize("name", ["parents", "confidence", "offsets"])
@@ -135,4 +140,4 @@ def test_a_draft_whose_parts_do_not_fit_is_refused(name):
     draft = replace(draft, **{name: getattr(draft, name)[:-1]})
     made = batch(draft)
     with pytest.raises(GlimpseError, match="drafter 'double'"):
-        TreePlanner(made.parts, MOST).plan([0, 1, 2], plain=False)
+        TreePlanner(made.parts, MOST).plan(running(3), plain=False)

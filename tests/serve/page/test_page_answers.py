@@ -113,6 +113,21 @@ def test_a_slower_run_and_another_text_are_said(page, server, ask):
     assert verdict.startswith("Slower here: 0.80 times the speed of plain decoding.The texts part at token 2.")
 
 
+UNREST = """async (seconds) => {
+  const { unrest } = await import("/static/js/verdict.js");
+  let at = 0;
+  return unrest({ progress: seconds.map((took, place) => ({ at: (at += took), count: place + 1 })) });
+}"""
+
+
+def test_a_machine_with_other_things_to_do_is_told_of(page):
+    """One whose plain decoding was faster later; that it gets slower with the text is its nature."""
+    said = page.evaluate(UNREST, [0.2] * 21 + [0.1] * 20)
+    assert said.startswith("Plain decoding itself went at 5.0 to 10.0 tokens a second")
+    for steady in ([0.1] * 41, [0.1 + place / 400 for place in range(41)], [0.2] * 10 + [0.1] * 20, []):
+        assert page.evaluate(UNREST, steady) == ""
+
+
 def test_figures_of_the_last_answer(page, ask):
     ask(page)
     numbers = dict(zip(*(page.locator(f"#numbers {tag}").all_text_contents() for tag in ("dt", "dd")), strict=True))

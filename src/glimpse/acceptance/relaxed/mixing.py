@@ -36,11 +36,13 @@ class Contrastive(ChainRule):
     """
 
     name: ClassVar[str] = "contrastive"
-    strengths: ClassVar[Strength] = Strength(0.0, torch.inf, 0.1, (0.1, 0.5, 1.0), 0.0)
+    strengths: ClassVar[Strength] = Strength(0.0, torch.inf, 0.1, (0.1, 0.5, 1.0), 0.0, below=True)
 
     def relax(self, p: Tensor, q: Tensor, tokens: Tensor) -> Relaxed:
         """See `ChainRule.relax`."""
         least = q.masked_fill(q == 0, torch.inf).amin(1, keepdim=True)
-        scores = p.log() + self.strength * (p.log() - torch.where(q > 0, q, least).log())
-        law = torch.softmax(scores.masked_fill(p == 0, -torch.inf), 1)
+        missed = (p.log() - torch.where(q > 0, q, least).log()).masked_fill(p == 0, -torch.inf).double()
+        # Measured from the most missed one, so that no strength overflows: softmax sees differences alone.
+        scores = p.log() + self.strength * (missed - missed.amax(1, keepdim=True))
+        law = torch.softmax(scores.masked_fill(p == 0, -torch.inf), 1).to(p.dtype)
         return Relaxed(of(law, tokens), residual(law, q))

@@ -22,12 +22,14 @@ class Cactus(ChainRule):
     """
 
     name: ClassVar[str] = "cactus"
-    strengths: ClassVar[Strength] = Strength(0.0, torch.inf, 0.1, (0.1, 0.25, 1.0, 10.0), 0.0)
+    strengths: ClassVar[Strength] = Strength(0.0, torch.inf, 0.1, (0.1, 0.25, 1.0, 10.0), 0.0, below=True)
 
     def relax(self, p: Tensor, q: Tensor, tokens: Tensor) -> Relaxed:
         """See `ChainRule.relax`."""
         own = of(p, tokens)
-        raised = (own + (2 * self.strength * own * (1 - own)).clamp_min(0).sqrt()).clamp_max(1.0)
+        # In float64 and in this order no strength overflows where p(x) is 0 or 1.
+        spread = self.strength * own.double() * (1 - own.double()) * 2
+        raised = (own + spread.clamp_min(0).sqrt()).clamp_max(1.0).to(own.dtype)
         scale = torch.where(own < 1, (1 - raised) / (1 - own).clamp_min(1e-12), torch.ones_like(own))
         law = (p * scale[:, None]).scatter(1, tokens[:, None], raised[:, None])
         return Relaxed(raised, residual(law, q))

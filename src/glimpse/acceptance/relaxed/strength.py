@@ -33,7 +33,7 @@ class Strength:
         inside = self.low <= value <= self.high and not (self.below and value == self.high)
         if math.isnan(value) or not inside or (self.whole and not float(value).is_integer()):
             raise ArgumentError(f"lossy {rule!r} takes {self.wanted}, not {value:g}")
-        return value
+        return value + 0.0  # -0 is 0
 
     @property
     def wanted(self) -> str:

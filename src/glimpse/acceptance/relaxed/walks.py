@@ -132,7 +132,7 @@ class Typical(WalkRule):
 
     def passes(self, laws: Laws, tokens: Tensor) -> Tensor:
         """See `WalkRule.passes`."""
-        level = (self.strength * torch.exp(-entropy(laws))).clamp_max(self.strength**2)
+        level = (self.strength * torch.exp(-entropy(laws))).clamp_max(self.strength * self.strength)
         return laws.logp_of(tokens).exp() > level
 
 

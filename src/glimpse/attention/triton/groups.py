@@ -23,6 +23,35 @@ MASKS = 64
 
 
 @triton.jit
+def _plan_kernel(
+    fed: tl.tensor,
+    counts: tl.tensor,
+    length: tl.tensor,
+    lengths: tl.tensor,
+    seen: tl.tensor,
+    positions: tl.tensor,
+    GROUPS: tl.constexpr,
+    SIZE: tl.constexpr,
+    PAD: tl.constexpr,
+    BITS: tl.constexpr,
+) -> None:
+    COUNT: tl.constexpr = GROUPS * SIZE
+    row, mask = tl.program_id(0), tl.arange(0, PAD)
+    group = mask // SIZE
+    stop, count = tl.load(fed + row), tl.load(counts + row)
+    # Behind the last group's token nobody reads. `Paged` takes a row's last tokens, as many as it has queries, for its
+    # own: those before the row's are text that every group sees.
+    own = tl.minimum(count, GROUPS)
+    tl.store(lengths + row, tl.where(stop > 0, stop - count + own, 0))
+    bits = (COUNT - own + group + 1).to(tl.int64)
+    some = (tl.full((PAD,), 1, tl.int64) << tl.minimum(bits, BITS - 1)) - 1
+    tl.store(seen + row * COUNT + mask, tl.where(bits >= BITS, -1, some), mask=mask < COUNT)
+    # A group goes on counting from the token that it stands behind.
+    last = tl.maximum(tl.load(length + row) - 1, 0)
+    tl.store(positions + row * COUNT + mask, (last + 1 + group + mask % SIZE).to(tl.int64), mask=mask < COUNT)
+
+
+@triton.jit
 def _group_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -83,22 +112,22 @@ class Grouped:
             raise ArgumentError(f"{groups} groups of {size} mask tokens; a row takes 1 to {MASKS} masks")
         self._paged = Paged(shape, rows, groups * size, page_size, device)
         self._groups, self._size = groups, size
-        self._behind = torch.arange(groups, dtype=torch.int64, device=device).repeat_interleave(size)
-        self._one = torch.ones((), dtype=torch.int64, device=device)
         self._lengths = torch.zeros(rows, dtype=torch.int32, device=device)
         self._seen = torch.zeros(rows, groups * size, dtype=torch.int64, device=device)
         self.count = rows * groups * size
         """Mask tokens in all."""
+        self.positions = torch.zeros(self.count, dtype=torch.int64, device=device)
+        """[count] int64: the masks', as planned."""
 
-    def plan(self, lengths: Tensor, counts: Tensor) -> None:
-        """For rows of `lengths` [rows] int32 whose last `counts` [rows] int32 tokens are their own; length 0: idle."""
-        # Behind the last group's token nobody reads. `Paged` takes a row's last tokens, as many as it has queries, for
-        # its own: those before the row's are text that every group sees.
-        own = counts.clamp(max=self._groups)
-        torch.mul(lengths - counts + own, lengths > 0, out=self._lengths)
-        bits = (self._groups * self._size - own.long())[:, None] + self._behind + 1
-        seen = torch.bitwise_left_shift(self._one, bits.clamp(max=MASKS - 1)) - 1
-        self._seen.copy_(seen.masked_fill_(bits >= MASKS, -1))
+    def plan(self, fed: Tensor, counts: Tensor, length: Tensor) -> None:
+        """For rows that feed `counts` [rows] int32 tokens from their last committed one on.
+
+        `fed` [rows] int32: their lengths with these tokens counted in, 0: idle; `length` [rows] int32: without drafts.
+        """
+        _plan_kernel[(len(fed),)](
+            fed, counts, length, self._lengths, self._seen, self.positions, GROUPS=self._groups, SIZE=self._size,
+            PAD=padded(self._groups * self._size, 2), BITS=MASKS, num_warps=1,
+        )  # fmt: skip
         self._paged.plan(self._lengths)
 
     def __call__(

@@ -37,9 +37,10 @@ class EngineCell:
 
     def __init__(
         self, checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], budget: int, room: int, longest: int,
-        drafter: str = "sparse",
+        drafter: str = "sparse", adapter: str | None = None,
     ) -> None:  # fmt: skip
-        """Each row may write `room` tokens and draft `longest`; a sparse draft reads `budget` positions.
+        """Each row may write `room` tokens and draft `longest`; a sparse draft reads `budget` positions, and `adapter`
+        is the file for a drafter that takes one.
 
         Raises ArgumentError for more rows than stay in step.
         """
@@ -48,7 +49,7 @@ class EngineCell:
         refuse_rows(self.rows)
         self.clock, self.how = clock_of(checkpoint.decoder.device), f"engine, {torch.get_num_threads()} threads"
         self.reads_cache = bool(DRAFTERS.get(drafter).needs_forward)
-        self._tokens, self._drafter, self._budget = room + _SLACK, drafter, budget
+        self._tokens, self._drafter, self._budget, self._adapter = room + _SLACK, drafter, budget, adapter
         self._loaded = load(checkpoint, self.context + self._tokens + longest, self.rows + 1)
         self._engines: dict[int, EngineFace] = {0: build_engine(self._loaded, self._options("none", 0))}
         self._engine = self._engines[0]
@@ -147,7 +148,7 @@ class EngineCell:
 
     def _made(self, drafts: int) -> EngineFace:
         if drafts not in self._engines:
-            options = self._options(self._drafter, drafts)
+            options = self._options(self._drafter, drafts).changed(adapter=self._adapter)
             if self.reads_cache:
                 options = options.changed(budget=_SHARE, budget_floor=self._budget)
             refuse_unused(options)

@@ -17,6 +17,7 @@ from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.decode.steps import EIGHT, measure_steps
 from glimpse.bench.decode.ties import MOVES, judge
 from glimpse.bench.floors import Floors, Machine
+from glimpse.bench.grow_adapter import adapter_label
 from glimpse.model.checkpoint import Checkpoint
 
 _SPARE = 64
@@ -39,6 +40,8 @@ class Measuring:
     drafter: str = "sparse"
     temperatures: tuple[float, ...] = (0.7, 0.0)
     """Empty: steps only."""
+    adapter: str | None = None
+    """The file of an adapter, for a drafter that takes one; it grows along with a twin (`Models.adapter`)."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -48,6 +51,7 @@ class Measuring:
         return {
             "temperatures": list(self.temperatures), "sampled": SAMPLED, "budget": self.budget, "drafter": self.drafter,
             "dtype": str(self.models.dtype).removeprefix("torch."), "text": self.text.label, "effort": effort,
+            **({"adapter": adapter_label(self.adapter)} if self.adapter else {}),
         }  # fmt: skip
 
     def cell(self, shape: CellShape, say: Say) -> dict[str, Any]:
@@ -56,7 +60,8 @@ class Measuring:
         room, longest = self.effort.room(drafts), max(EIGHT, *drafts)
         checkpoint = self.models.open(shape, shape.context + room + _spare(longest))
         prompts = self.text.prompts(checkpoint.tokenizer, shape.context, shape.rows)
-        cell = open_cell(checkpoint, prompts, self.budget, room, longest, self.drafter)
+        adapter = self.adapter and self.models.adapter(shape, self.adapter)
+        cell = open_cell(checkpoint, prompts, self.budget, room, longest, self.drafter, adapter)
         try:
             # The engine has a mode of its own for every step.
             with torch.inference_mode(self.models.device.type == "cuda"):
@@ -103,8 +108,9 @@ def _spare(longest: int) -> int:
 
 
 def open_cell(
-    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], budget: int, room: int, longest: int, drafter: str
-) -> Cell:
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], budget: int, room: int, longest: int, drafter: str,
+    adapter: str | None,
+) -> Cell:  # fmt: skip
     """Device rounds on a GPU, the engine elsewhere."""
     if checkpoint.decoder.device.type == "cuda":
         from glimpse.bench.decode.on_device.cell import DeviceCell
@@ -112,4 +118,4 @@ def open_cell(
         return DeviceCell(checkpoint, prompts, budget, room, longest, drafter)
     from glimpse.bench.decode.host import EngineCell
 
-    return EngineCell(checkpoint, prompts, budget, room, longest, drafter)
+    return EngineCell(checkpoint, prompts, budget, room, longest, drafter, adapter)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glimpse.drafting import DRAFTERS
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 
@@ -20,6 +21,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     FLEET: {"drafter": "sparse", "pacer": "fleet"},
     "refresh": {"drafter": "refresh", "pacer": "fleet"},
     "entropy": {"drafter": "sparse", "pacer": "entropy"},
+    "block": {"drafter": "block"},
+    "block-parallel": {"drafter": "block", "block_mode": "parallel"},
+    "block-sequential": {"drafter": "block", "block_mode": "sequential"},
 }
 USUAL = (NONE, "synchronised", "feedback", FIXED, FLEET, "refresh")
 """Where none are asked for; `refresh` only where it runs as graphs."""
@@ -37,13 +41,21 @@ class Arm:
         """For tables."""
         return self.name if self.length is None else f"{self.name} {self.length}"
 
-    def options(self, budget: int) -> EngineOptions:
-        """How its engine decodes; a draft reads `budget` positions.
+    def options(self, budget: int, adapter: str | None = None) -> EngineOptions:
+        """How its engine decodes; a draft reads `budget` positions, or is made by `adapter`.
 
         Prompts are kept in the cache by name, so that runs differ in nothing else.
         """
         options = EngineOptions(prefix_reuse=False, draft_tokens=self.length, **_OPTIONS[self.name])
-        return options if self.name == NONE else options.changed(budget=_SHARE, budget_floor=budget)
+        offered = DRAFTERS.get(options.drafter)
+        if offered.takes_adapter:
+            return options.changed(adapter=adapter)
+        return options.changed(budget=_SHARE, budget_floor=budget) if offered.needs_forward else options
+
+
+def drafters_of(names: Sequence[str]) -> list[str]:
+    """Who drafts in each of the arms."""
+    return [_OPTIONS[name]["drafter"] for name in names]
 
 
 def arms_named(names: Sequence[str]) -> tuple[str, ...]:

@@ -30,15 +30,18 @@ context where that is less."""
 class FleetCell:
     """Engines over one cache, an engine an arm; at most `rows` rows run at once."""
 
-    def __init__(self, checkpoint: Checkpoint, prompts: Sequence[list[int]], budget: int, room: int) -> None:
-        """Prompts of one length; a row may write `room` tokens, a draft reads `budget` positions.
+    def __init__(
+        self, checkpoint: Checkpoint, prompts: Sequence[list[int]], budget: int, room: int, adapter: str | None = None
+    ) -> None:
+        """Prompts of one length; a row may write `room` tokens, a draft reads `budget` positions or is made by an
+        adapter.
 
         Raises GlimpseError where not all rows fit the memory at once, saying how many do.
         """
         self.spec, self.dtype = checkpoint.spec, checkpoint.decoder.dtype
         self.context, self.rows, self.room = len(prompts[0]), len(prompts), room
         device = checkpoint.decoder.device
-        self.clock, self.budget = clock_of(device), budget
+        self.clock, self.budget, self._adapter = clock_of(device), budget, adapter
         self._prompts = [list(prompt) for prompt in prompts]
         self._loaded = load(checkpoint, self.context + room, self.rows)
         self._refuse_crowds()
@@ -62,7 +65,7 @@ class FleetCell:
             return "no CUDA device"
         from glimpse.engine.device.eligible import why_not_engine
 
-        return why_not_engine(make_parts(self._loaded, arm.options(self.budget)))
+        return why_not_engine(make_parts(self._loaded, arm.options(self.budget, self._adapter)))
 
     def run(
         self, arm: Arm, rows: int, turn: int, temperature: float, effort: FleetEffort, *, earlier: bool = False
@@ -102,7 +105,7 @@ class FleetCell:
     def engine(self, arm: Arm) -> EngineFace:
         """The engine of an arm; what its pacer learns of the device's steps it keeps from run to run."""
         if arm not in self._engines:
-            options = arm.options(self.budget)
+            options = arm.options(self.budget, self._adapter)
             refuse_unused(options)
             self._engines[arm] = build_engine(self._loaded, options)
         return self._engines[arm]

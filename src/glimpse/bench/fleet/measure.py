@@ -21,6 +21,7 @@ from glimpse.bench.fleet.runs import chosen_length, figures, measure_arms
 from glimpse.bench.fleet.shape import FleetShape
 from glimpse.bench.fleet.texts import half_easy
 from glimpse.bench.floors import Floors, Machine
+from glimpse.bench.grow_adapter import adapter_label
 from glimpse.errors import GlimpseError
 
 
@@ -36,6 +37,8 @@ class FleetMeasuring:
     temperature: float = 0.7
     arms: Sequence[str] | None = None
     """None: the usual ones, of those that run as graphs."""
+    adapter: str | None = None
+    """The file of an adapter, for arms that take one; it grows along with a twin (`Models.adapter`)."""
     most: dict[tuple[str, int, bool], int] = field(default_factory=dict)
     """By what batches have in common: the most rows that any of them will want."""
     _open: dict[tuple[str, int, bool], FleetCell] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class FleetMeasuring:
             "temperature": self.temperature, "sampled": SAMPLED, "budget": self.budget,
             "dtype": str(self.models.dtype).removeprefix("torch."), "text": self.text.label, "effort": effort,
             "arms": None if self.arms is None else list(self.arms),
+            **({"adapter": adapter_label(self.adapter)} if self.adapter else {}),
         }  # fmt: skip
 
     def expect(self, shapes: Sequence[FleetShape]) -> None:
@@ -110,7 +114,9 @@ class FleetMeasuring:
     def _made(self, shape: FleetShape, rows: int) -> FleetCell:
         checkpoint = self.models.open(shape, shape.context + self.effort.room)
         prompts = self.text.prompts(checkpoint.tokenizer, shape.context, rows)
-        return FleetCell(checkpoint, half_easy(prompts) if shape.half else prompts, self.budget, self.effort.room)
+        asked = half_easy(prompts) if shape.half else prompts
+        adapter = self.adapter and self.models.adapter(shape, self.adapter)
+        return FleetCell(checkpoint, asked, self.budget, self.effort.room, adapter)
 
     def _name(self, shape: FleetShape, cell: FleetCell) -> str:
         return self.models.open(shape, shape.context + cell.room).name

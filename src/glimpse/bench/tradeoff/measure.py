@@ -16,7 +16,8 @@ from glimpse.bench.floors import Machine
 from glimpse.bench.stats import distinct_share
 from glimpse.bench.tradeoff.emitted import emitted, kl, tv
 from glimpse.bench.tradeoff.modes import Mode
-from glimpse.bench.tradeoff.path import Law, Laws, law_of, perplexity, slowfast_laws, sparse_laws
+from glimpse.bench.tradeoff.path import Law, Laws, law_of, perplexity, sparse_laws
+from glimpse.bench.tradeoff.slowfast_path import slowfast_laws
 from glimpse.bench.tradeoff.tasks import Task, tasks_of
 from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
@@ -86,13 +87,15 @@ class TradeoffMeasuring:
             "drafter": mode.drafter,
             "budget": budget,
         }
-        found |= _speeds(runs, reference) | self._strays(mode, runs, reference)
+        found |= speeds_of(runs, reference, len(self.prompts)) | self._strays(mode, runs, reference)
         say("laws along the exact path compared")
         return found | self._tasks(runs)
 
     def budget_of(self, drafter: str) -> int:
-        """Positions that a drafter's steps read."""
-        return self.fast_budget or self.budget if drafter == "slowfast" else self.budget
+        """Positions that a drafter's steps read: what was asked for, but sinks and window at least."""
+        asked = self.fast_budget or self.budget if drafter == "slowfast" else self.budget
+        recall = EngineOptions(drafter, budget_floor=asked).recall
+        return max(asked, recall.sinks + recall.recent)
 
     @cached_property
     def plain(self) -> LLM:
@@ -196,16 +199,18 @@ class TradeoffMeasuring:
         }
 
 
-def _speeds(runs: Sequence[GenerationOutput], reference: Sequence[GenerationOutput]) -> dict[str, Any]:
+def speeds_of(runs: Sequence[GenerationOutput], reference: Sequence[GenerationOutput], texts: int) -> dict[str, Any]:
     """Tokens a second of all requests, over plain decoding's of the same prompts, and what was accepted.
 
     `reckoned`: the study's proxy, (length of plain answers / of these) (l + 1) / (1 + N c) with l of N drafts accepted.
+    The first `texts` are no answers: their length is given.
     """
     rates = [_rate(outs) for outs in (runs, reference)]
     counts = [out.speculation for out in runs]
     drafted, accepted = sum(own.drafted for own in counts), sum(own.accepted for own in counts)
     rounds = sum(own.rounds for own in counts)
-    length = sum(len(out.token_ids) for out in reference) / max(1, sum(len(out.token_ids) for out in runs))
+    plain_length, own_length = (sum(len(out.token_ids) for out in outs[texts:]) for outs in (reference, runs))
+    length = plain_length / own_length if own_length else 1.0
     mean_drafted, mean_accepted = (count / rounds if rounds else 0.0 for count in (drafted, accepted))
     return {
         "tokens_per_s": rates[0],

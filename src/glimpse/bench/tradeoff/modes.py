@@ -45,8 +45,8 @@ class Mode:
 def parse_mode(text: str, drafts: int) -> Mode:
     """A mode as it is typed; `drafts` where it names no length. Raises ArgumentError naming what is wrong."""
     text = text.strip()
-    base, _, length = text.partition("@")
-    if length and not (length.isdigit() and 1 <= int(length) <= 256):
+    base, at, length = text.partition("@")
+    if at and not (length.isdigit() and 1 <= int(length) <= 256):
         raise ArgumentError(f"mode {text!r}: {length!r} is no draft length from 1 to 256")
     count = int(length) if length else drafts
     if base == PLAIN:

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glimpse.bench.held import Held, held, parts_of
-from glimpse.cache.recall import RecallBudget, RecallSet
-from glimpse.cache.selector import Selector
+from glimpse.bench.held import held, parts_of
+from glimpse.cache.recall import RecallBudget
 from glimpse.drafting.sparse import WINDOW
 from glimpse.llm import LLM
-from glimpse.pacing.boundary import BoundaryPacer
-from glimpse.pacing.sentence_ends import sentence_ends
 from glimpse.sampling import Nodes, ResolvedParams, Sampler
 
-_CHUNK = 32
+CHUNK = 32
+"""Laws that are worked out together: 49,000 numbers each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +66,12 @@ def sparse_laws(
     return Laws(torch.cat(targets), torch.cat(proposals))
 
 
-def slowfast_laws(
-    llm: LLM, prompt: Sequence[int], output: Sequence[int], law: Law, budget: RecallBudget,
-    most: int = BoundaryPacer.MOST, selector: Selector | None = None,
-) -> Laws:  # fmt: skip
-    """Fast and slow steps along the text; what fast steps wrote into the cache stays, as in the engine."""
-    text, first = [*prompt, *output], len(prompt)
-    ends, chooses = sentence_ends(llm.tokenizer), selector or Selector()
-    with held(llm, text, shares=False) as kept:
-        targets = [
-            law(kept.forward(start, min(_CHUNK, len(text) - 1 - start)).logits[0])
-            for start in range(first - 1, len(text) - 1, _CHUNK)
-        ]
-        weights = kept.forward(first - WINDOW, WINDOW, importance=WINDOW).importance[0]
-        spoken, slow, begun = [targets[0][:1]], [True], first
-        recalled = _chosen(kept, weights, chooses, budget)
-        for place in range(first, len(text) - 1):
-            due = place + 1 - begun > most or text[place] in ends
-            if due:
-                found = kept.forward(place, 1, importance=1)
-                recalled, begun = _chosen(kept, found.importance[0], chooses, budget), place + 1
-            else:
-                found = kept.forward(place, 1, recalled=recalled)
-            spoken.append(law(found.logits[0]))
-            slow.append(due)
-    return Laws(torch.cat(targets), torch.cat(spoken), tuple(slow))
-
-
-def _chosen(kept: Held, weights: Tensor | None, selector: Selector, budget: RecallBudget) -> RecallSet:
-    assert weights is not None
-    length = weights.shape[-1]
-    norms = kept.key_norms(length) if selector.key_norm else None
-    return kept.recall(selector.select(weights, norms, budget), length)
-
-
 def perplexity(llm: LLM, prompt: Sequence[int], output: Sequence[int]) -> float:
     """Of an output under the target, as it is: temperature 1, nothing cut."""
     text, total = [*prompt, *output], 0.0
     with held(llm, text, shares=False) as kept:
-        for start in range(len(prompt) - 1, len(text) - 1, _CHUNK):
-            count = min(_CHUNK, len(text) - 1 - start)
+        for start in range(len(prompt) - 1, len(text) - 1, CHUNK):
+            count = min(CHUNK, len(text) - 1 - start)
             logp = torch.log_softmax(kept.forward(start, count).logits[0].float(), 1)
             follows = torch.tensor(text[start + 1 : start + 1 + count])
             total -= float(logp.gather(1, follows[:, None]).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from glimpse.errors import ArgumentError, ModelError
 from glimpse.model.spec import DecoderSpec
 
 FORMAT = "glimpse-block-1"
+NEEDED = "needs an adapter: give the file that glimpse train block made"
+"""What is said of a drafter that was given none."""
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+"""What tensors may be stored as."""
 _ENTRY = "glimpse"
 
 
@@ -67,9 +72,11 @@ def shapes_of(spec: DecoderSpec, config: BlockConfig) -> dict[str, tuple[int, ..
     return shapes
 
 
-def write_adapter(path: Path, config: BlockConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Writes the tensors as bfloat16, whole or not at all. Raises ArgumentError where it cannot be written."""
-    stored = {name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors.items()}
+def write_adapter(
+    path: Path, config: BlockConfig, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.bfloat16
+) -> None:
+    """Writes the tensors as `dtype`, whole or not at all. Raises ArgumentError where it cannot be written."""
+    stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
     save_whole(path, stored, {"format": FORMAT, "config": asdict(config)})
 
 
@@ -85,7 +92,8 @@ def save_whole(path: Path, tensors: dict[str, Tensor], facts: Mapping[str, Any])
         part.chmod(0o644)
         part.replace(path)
     except (OSError, SafetensorError) as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise ArgumentError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
@@ -106,19 +114,28 @@ def read_adapter(path: Path, spec: DecoderSpec, fingerprint: str) -> Adapter:
     return Adapter(config, tensors)
 
 
+def check_there(path: Path, what: str = "adapter") -> None:
+    """Raises ArgumentError where there is no such file."""
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise ArgumentError(f"no such {what}: {error.strerror}: {str(path)[:80]}") from error
+    if not there:
+        raise ArgumentError(f"no such {what}: {path}")
+
+
 def load_whole(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Facts ({} where they are not ours) and tensors of a safetensors file.
 
     Raises ArgumentError without one, ModelError for a broken one.
     """
-    if not path.is_file():
-        raise ArgumentError(f"no such {what}: {path}")
+    check_there(path, what)
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return facts if isinstance(facts, dict) else {}, tensors
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not a whole safetensors file: {' '.join(str(error).split())}") from error
 
 
@@ -149,5 +166,7 @@ def _check_tensors(path: Path, spec: DecoderSpec, config: BlockConfig, tensors: 
     for name, shape in shapes.items():
         if tuple(tensors[name].shape) != shape:
             raise ModelError(f"{path}: tensor {name!r} has shape {list(tensors[name].shape)}, not {list(shape)}")
+        if tensors[name].dtype not in DTYPES:
+            raise ModelError(f"{path}: tensor {name!r} is {str(tensors[name].dtype).removeprefix('torch.')}, no float")
         if not torch.isfinite(tensors[name]).all():
             raise ModelError(f"{path}: tensor {name!r} has values that are not finite")

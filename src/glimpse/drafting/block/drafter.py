@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.block.adapter import read_adapter
+from glimpse.drafting.block.adapter import NEEDED, read_adapter
 from glimpse.drafting.block.contract import BlockCost, BlockHead, Draw, Seen
 from glimpse.drafting.block.flex import FlexHead
-from glimpse.drafting.chains import chain
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
+from glimpse.drafting.tree import EMPTY, Tree, chain_tree, draft_of
 from glimpse.errors import ArgumentError
 
 FLOOR = 0.01
@@ -31,7 +31,7 @@ class _Block:
     """The committed length that it goes on from."""
 
 
-class BlockDrafter:
+class BlockDrafter(Drafter):
     """Offers blocks of a head as chains, cut where little is left of their confidence.
 
     A block is made from the forward that committed the tokens before it, so `plan` has it at once; where no mask tokens
@@ -70,13 +70,19 @@ class BlockDrafter:
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """The rows' blocks, cut to their room."""
-        tokens, confidence = list[list[int]](), list[list[float]]()
-        for slot, length, most in zip(rows.slots, rows.column(rows.rows.committed_len), room, strict=True):
-            block = self._block(slot, length)
-            keep = 0 if block is None else max(most, 0)
-            tokens.append(block.tokens[:keep] if block else [])
-            confidence.append(block.confidence[:keep] if block else [])
-        return chain(tokens, confidence)
+        return draft_of([self.offer(rows, slot, most) for slot, most in zip(rows.slots, room, strict=True)])
+
+    def offer(self, rows: RowView, slot: int, room: int) -> Tree:
+        """One row's block, cut to its room; empty where there is none that goes on from the last committed token."""
+        block = self._block(slot, int(rows.rows.committed_len[slot]))
+        if block is None:
+            return EMPTY
+        keep = max(room, 0)
+        return chain_tree(block.tokens[:keep], block.confidence[:keep])
+
+    def rides(self, slot: int) -> bool:
+        """Always: a step without masks makes no block."""
+        return True
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Asks the head for the next blocks."""
@@ -126,12 +132,13 @@ class FlexDrafter(BlockDrafter):
     """`--drafter block`: blocks of the target's own mask tokens, by an adapter."""
 
     takes_adapter = True
+    needs_adapter = True
 
     @classmethod
     def build(cls, context: DraftContext) -> FlexDrafter:
         """With the adapter asked for. Raises ArgumentError without one, and what `read_adapter` raises."""
         target = context.target
         if target is None or target.adapter is None:
-            raise ArgumentError("drafter 'block' needs an adapter: give the file that glimpse train block made")
+            raise ArgumentError(f"drafter {cls.name!r} {NEEDED}")
         adapter = read_adapter(Path(target.adapter), target.decoder.spec, target.fingerprint)
         return cls(FlexHead(target.decoder, adapter), target.draw)

@@ -47,13 +47,15 @@ class Automaton:
         """Appends tokens to the text."""
         ngrams.read(self._nodes, self._buckets, self._ends, self._meta, np.asarray(tokens, np.int64))
 
+    @property
+    def state(self) -> tuple[ngrams.Nodes, int, int, int]:
+        """The nodes, the one of the text's longest suffix, and the lengths of n-grams and of the shortest context."""
+        return self._nodes, int(self._ends[self._meta[ngrams.HELD]]), self.length, self.shortest
+
     def propose(self, budget: int, depth: int) -> Tree:
         """The likeliest continuations of the text: at most `budget` nodes, `depth` tokens deep, likeliest first."""
         tokens, parents = np.empty(budget, np.int64), np.empty(budget, np.int64)
         reach = np.empty(budget, np.float32)
-        longest = int(self._ends[self._meta[ngrams.HELD]])
-        count = 0
-        if depth > 0:
-            count = pool(self._nodes, longest, self.length, self.shortest, depth, tokens, parents, reach)
+        count = pool(*self.state, depth, tokens, parents, reach) if depth > 0 else 0
         source = np.full(count, Source.AUTOMATON, np.uint8)
         return Tree(tokens[:count], parents[:count], reach[:count], source)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.automaton import Automaton
-from glimpse.drafting.racer.merging import merge
+from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
 from glimpse.drafting.suffix.source import SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
@@ -46,9 +46,9 @@ class RacerSource:
         """At most `budget` nodes, `depth` tokens deep: long matches, then n-grams, then recycled logits."""
         if depth < 1:
             budget = 0
-        retrieved = [self._automaton.propose(budget, depth)]
-        if self._suffix is not None:
-            retrieved.insert(0, self._suffix.propose(budget, depth))
+        if self._suffix is None:
+            return unite(self._automaton, self._table, self._last, budget, depth)
+        retrieved = [self._suffix.propose(budget, depth), self._automaton.propose(budget, depth)]
         return merge(retrieved, self._table, self._last, budget, depth)
 
     def learn(self, committed: Sequence[int]) -> None:
@@ -57,7 +57,7 @@ class RacerSource:
             self._suffix.learn(committed)
 
 
-class RacerDrafter:
+class RacerDrafter(Drafter):
     """RACER, arXiv 2604.14885, for rows whose drafts are made on the host."""
 
     name = "racer"

@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.drafting.compiled import compiled
+from glimpse.drafting.racer.automaton import Automaton
+from glimpse.drafting.racer.ngrams import Nodes
+from glimpse.drafting.racer.pooling import pool
 from glimpse.drafting.racer.successors import SuccessorTable
 from glimpse.drafting.tree import Source, Tree
 
 BREADTH = 8
 """Children of the last committed token (RACER, section 3)."""
 _LOST = -2
-_LOGITS = int(Source.LOGITS)
+_AUTOMATON, _LOGITS = int(Source.AUTOMATON), int(Source.LOGITS)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -109,4 +112,25 @@ def merge(retrieved: Sequence[Tree], table: SuccessorTable | None, last: int, bu
         count = _fill(
             tokens, parents, reach, source, count, table.tokens, table.chances, last, BREADTH, depth
         )  # fmt: skip
+    return Tree(tokens[:count], parents[:count], reach[:count], source[:count])
+
+
+@compiled
+def _unite(
+    nodes: Nodes, longest: int, length: int, shortest: int, depth: int, successors: NDArray[np.int32], chances: Floats,
+    last: int, tokens: Ints, parents: Ints, reach: Floats, source: NDArray[np.uint8],
+) -> int:  # fmt: skip
+    """Fills the last four; returns the count. The others are those of `pool` and `_fill`."""
+    count = pool(nodes, longest, length, shortest, depth, tokens, parents, reach)
+    source[:count] = _AUTOMATON
+    return _fill(tokens, parents, reach, source, count, successors, chances, last, BREADTH, depth)
+
+
+def unite(automaton: Automaton, table: SuccessorTable, last: int, budget: int, depth: int) -> Tree:
+    """What `merge` makes of the automaton's proposal, in one compiled call: with many rows calls and copies count."""
+    tokens, parents = np.empty(budget, np.int64), np.empty(budget, np.int64)
+    reach, source = np.empty(budget, np.float32), np.empty(budget, np.uint8)
+    count = _unite(
+        *automaton.state, depth, table.tokens, table.chances, last, tokens, parents, reach, source
+    )  # fmt: skip
     return Tree(tokens[:count], parents[:count], reach[:count], source[:count])

@@ -12,7 +12,7 @@ from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome, Successors
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.successors import SuccessorTable
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.spine.growing import Choices, Growth, Spine
@@ -56,7 +56,7 @@ class _RowState:
         return Spine(tokens, chances, beside)
 
 
-class SparseRacerDrafter:
+class SparseRacerDrafter(Drafter):
     """A spine drafted over a RecallSet, with what else might have been drafted hung on it.
 
     Under `coupled`, draft and target draw with the same noise, so where the target does not pick the draft's token it

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Draft, DraftContext, Outcome
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.drafting.suffix.source import FACTOR, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import draft_of
 from glimpse.errors import ArgumentError
 
 
-class SuffixDrafter:
+class SuffixDrafter(Drafter):
     """SuffixDecoding (arXiv 2411.04975) on a suffix automaton: matches of unlimited length, O(1) a token.
 
     With a `store`, requests also match what earlier ones wrote, and leave behind what they wrote.

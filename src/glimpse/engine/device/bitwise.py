@@ -13,14 +13,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.attention import Paged
+from glimpse.attention.triton.attention import Paged, PagedConfig
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.prefill import QUERIES, Scores, weigh
 
-PART = 256
-"""Prompt tokens in one forward, at most."""
+LEAST, MOST = 256, 1024
+"""Prompt tokens in one forward, at most: parts this short are mostly the host's launches, of which each has as many."""
+PIECES = 4096
+"""Pieces of attention that a part may have, before it is cut down to `LEAST` tokens: one program lists them all."""
+
+
+def part_of(width: int, queries: int, piece: int) -> int:
+    """Prompt tokens in one forward, at most, of rows of `queries` tokens in a context of `width`."""
+    rows = PIECES // -(-width // piece)
+    return min(max(rows * queries, LEAST), MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +47,14 @@ class BitwiseReader:
     """Reads parts of prompts into the pool."""
 
     def __init__(self, core: Core) -> None:
-        self._core, group = core, core.shape.group
-        self._queries = max(1, 16 // group)
+        config = PagedConfig.bitwise(core.width, core.decoder.device)
+        self._core, self._queries = core, max(1, config.tile // core.shape.group)
+        self.most = part_of(core.width, self._queries, config.piece)
+        """Prompt tokens in one forward, at most."""
         self._paged: Paged | None = None
 
     def read(self, sequence: Sequence, tokens: Tensor, start: int, scores: Scores | None = None) -> None:
-        """Reads `tokens` [n] int64, at most `PART`, into the positions of `sequence` from `start` on.
+        """Reads `tokens` [n] int64, at most `most`, into the positions of `sequence` from `start` on.
 
         Leaves the importance that the last tokens give to all positions in `scores`.
         """
@@ -66,12 +76,12 @@ class BitwiseReader:
     def _attention(self) -> Paged:
         """Made when first needed, and for the largest part: buffers of 512 positions a piece are no small thing."""
         if self._paged is None:
-            self._paged = self._core.paged(-(-PART // self._queries), self._queries)
+            self._paged = self._core.paged(-(-self.most // self._queries), self._queries)
         return self._paged
 
     def _rows(self, sequence: Sequence, count: int, start: int) -> _Rows:
         device, queries = self._core.decoder.device, self._queries
-        begins = torch.arange(-(-PART // queries)) * queries
+        begins = torch.arange(-(-self.most // queries)) * queries
         counts = (count - begins).clamp(0, queries)
         lengths = torch.where(counts > 0, start + begins + counts, 0)
         pages = upload(torch.tensor(sequence.pages, dtype=torch.int32), device)

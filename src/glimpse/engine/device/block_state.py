@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glimpse.attention.triton.blocks import Standing, leave
 from glimpse.attention.triton.groups import MASKS
+from glimpse.attention.triton.picking import Sample
 from glimpse.drafting.block.drafter import FLOOR
 from glimpse.drafting.block.flex import FlexHead
 from glimpse.engine.device.core import Core
@@ -33,27 +35,19 @@ class BlockState:
         self.forward = LateForward(core.decoder, core.pool, core.forward, head.path, width)
         self.most = max(1, MASKS // head.size)
         """Groups that a row may have: those behind its first tokens."""
-        self._places = torch.arange(head.size, device=core.rows.tokens.device)
         shape, device = (core.rows.size, 2 * head.size), core.rows.tokens.device
         self.ahead = min(ahead, head.size, core.rows.most)
         self._block = torch.zeros(shape, dtype=torch.int32, device=device)
         self._host = torch.zeros(shape, dtype=torch.int32, pin_memory=device.type == "cuda")
 
-    def keep(self, tokens: Tensor, chances: Tensor) -> None:
-        """Device code: blocks [R, size] int64 of the first rows and the chances [R, size] float32 of their tokens."""
-        rows, size = tokens.shape
-        self._block[:rows, :size] = tokens
-        self._block[:rows, size:] = chances.view(torch.int32)
-
-    def plant(self, rows: DeviceRows, tokens: Tensor, chances: Tensor, made: Tensor) -> None:
-        """Device code: the blocks of rows that `made` [R] bool one behind their texts, as far as there is room."""
-        sure = (torch.nan_to_num(chances, nan=0.0).cumprod(1) >= FLOOR).sum(1)
-        left = rows.limit - rows.length - 1  # the target adds a token of its own
-        rows.drafted.copy_(torch.minimum(sure, left).clamp(0, self.ahead) * made)
-        places = (rows.length.long()[:, None] + self._places).clamp_max(rows.tokens.shape[1] - 1)
-        # Behind a row's own draft stands what nobody will read; a row at rest is left alone.
-        own = rows.tokens.gather(1, places)
-        rows.tokens.scatter_(1, places, torch.where(made[:, None], tokens, own))
+    def leave(self, sample: Sample, logits: Tensor, rows: DeviceRows, groups: int) -> None:
+        """Device code: the blocks that were just picked of the first rows, whose text has been committed."""
+        standing = Standing(
+            rows.counts, rows.length, rows.limit, rows.tokens, rows.drafted, rows.settings.top_k
+        )  # fmt: skip
+        leave(
+            sample, logits, standing, groups, self.head.size, out=self._block, ahead=self.ahead, floor=FLOOR
+        )  # fmt: skip
 
     def send(self, rows: int) -> None:
         """Sends the first rows' blocks to the host; to be read once a letter sent later has arrived."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glimpse.attention.triton.blocks import behind
 from glimpse.attention.triton.groups import Grouped
-from glimpse.attention.triton.picking import Picks, Sample
+from glimpse.attention.triton.picking import Sample
 from glimpse.attention.triton.rows import Fed, commit, feed
 from glimpse.engine.device.block_state import BlockState
 from glimpse.engine.device.core import Core
@@ -33,10 +34,6 @@ class BlockWork:
         self._draws = Sample(size * head.size, core.vocab, device, role=Role.TARGET)
         each = torch.arange(size, dtype=torch.int32, device=device)
         self._owners, self._drawers = each.repeat_interleave(queries), each.repeat_interleave(head.size)
-        self._each, self._places = each.long(), torch.arange(head.size, device=device)
-        behind = torch.arange(groups, device=device)
-        # A group goes on counting from the token that it stands behind.
-        self._offsets = (behind[:, None] + 1 + self._places).flatten()
 
     def verify(self) -> None:
         """Verifies what each row has drafted, commits, and leaves the block behind the last token kept."""
@@ -44,7 +41,7 @@ class BlockWork:
         if fed.counts is None:
             raise GlimpseError("a step with mask groups counts each row's tokens")
         self._paged.plan(fed.lengths)
-        self._grouped.plan(fed.lengths, fed.counts)
+        self._grouped.plan(fed.lengths, fed.counts, rows.length)
         text, masks = self._forward(fed)
         picks = self._sample(
             core.forward.logits(text), rows.settings, rows.seeds, fed.positions, ahead=1, owners=self._owners
@@ -73,32 +70,14 @@ class BlockWork:
             keys, values = core.pool.keys[layer], core.pool.values[layer]
             return self._grouped(q, own_keys, own_values, keys, values, table, out)
 
-        places = (self._rows.length.long() - 1).clamp_min(0)[:, None] + self._offsets
-        return self._blocks.forward(fed.embedded, fed.positions, fed.slots, mix, places.flatten(), late_mix)
+        return self._blocks.forward(
+            fed.embedded, fed.positions, fed.slots, mix, self._grouped.positions, late_mix
+        )  # fmt: skip
 
     def _draft(self, masks: Tensor) -> None:
-        """The tokens of each row's group behind the last token kept, once the target's own token is known.
-
-        Of a row that has no such group the block means nothing; the host knows which groups rode.
-        """
-        rows, core, head = self._rows, self._core, self._blocks.head
-        kept = (rows.counts.long() - 1).clamp(0, self._groups - 1)
-        own = masks.view(rows.size, self._groups, head.size, -1)[self._each, kept]
-        bonus = rows.tokens.gather(1, (rows.length.long() - 1).clamp_min(0)[:, None]).squeeze(1)
-        logits = core.forward.logits(head.calibrate(own, bonus).flatten(0, 1))
-        positions = (rows.length.long()[:, None] + self._places).flatten()
-        picks = self._draws(logits, rows.settings, rows.seeds, positions, owners=self._drawers)
-        chances = self._chances(logits, picks)
-        made = picks.tokens.view(rows.size, -1), chances.view(rows.size, -1)
-        if self._blocks.ahead:
-            self._blocks.plant(rows, *made, (rows.counts > 0) & (rows.counts <= self._groups))
-        else:
-            self._blocks.keep(*made)
-
-    def _chances(self, logits: Tensor, picks: Picks) -> Tensor:
-        """Each token's probability under its law; of a law that is sure whatever the head thinks, under the head's."""
-        summary = self._draws.summary
-        total = torch.logsumexp(summary[..., 0] + summary[..., 1].log(), 1)
-        said = logits.gather(1, picks.tokens[:, None]).squeeze(1).float()
-        sure = (self._rows.settings.top_k == 1)[self._drawers.long()]
-        return torch.where(sure, (said - total).exp(), picks.probabilities)
+        """The tokens of each row's group behind the last token kept, once the target's own token is known."""
+        rows, core, blocks = self._rows, self._core, self._blocks
+        made = behind(masks, rows.counts, rows.length, rows.tokens, self._groups, blocks.head.size)
+        logits = core.forward.logits(blocks.head.calibrate(made.masks, made.bonus).flatten(0, 1))
+        self._draws(logits, rows.settings, rows.seeds, made.positions, owners=self._drawers)
+        blocks.leave(self._draws, logits, rows, self._groups)

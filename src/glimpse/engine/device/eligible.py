@@ -49,7 +49,7 @@ def why_not_engine(parts: Parts) -> str | None:
         return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):
         return "a refresh layer"
-    if getattr(parts.pacer, "reads_drafts", False):
+    if parts.pacer.reads_drafts:
         return f"pacer {parts.pacer.name!r} reads what was drafted"
     if drafter.needs_forward and (not isinstance(drafter, SparseDrafter) or isinstance(drafter, SlowFastDrafter)):
         return f"drafter {drafter.name!r} feeds forwards of its own"

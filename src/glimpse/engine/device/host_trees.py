@@ -32,7 +32,7 @@ class HostTrees:
         """The next verification; nothing of these rows is unread. `plain`: of no draft."""
         slots = [seat.slot for seat in seats]
         had = [len(seat.sequence.pages) for seat in seats]
-        counts, depths = self._planner.plan(slots, plain=plain)
+        counts, depths = self._planner.plan({seat.slot: seat.request for seat in seats}, plain=plain)
         for row, (seat, have) in enumerate(zip(seats, had, strict=True)):
             if len(seat.sequence.pages) > have:
                 self._lend(row, seat.sequence, have)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from glimpse.cache.rows import Rows
-from glimpse.engine.device.bitwise import PART, BitwiseReader
+from glimpse.engine.device.bitwise import BitwiseReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read
@@ -21,7 +21,7 @@ class Reader:
         """`topk`: where the drafter wants the successors of prompts."""
         self._core, self._rows, self._seats, self._topk = core, rows, seats, topk
         self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
-        self._most = CHUNK if self._bitwise is None else PART
+        self._most = CHUNK if self._bitwise is None else self._bitwise.most
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
         self.watch: Watch | None = None

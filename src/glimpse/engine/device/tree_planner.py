@@ -5,6 +5,7 @@ A batch of trees is thousands of nodes a step, and the device waits for them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from glimpse.engine.device.tree_shapes import deepest, survey
 from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import take_places
+from glimpse.engine.request import Request
 from glimpse.errors import GlimpseError
 from glimpse.pacing.pacer import Action
 
@@ -36,11 +38,15 @@ class TreePlanner:
         self._chain = np.arange(-1, rows.max_draft - 1)
         self._rehearse()
 
-    def plan(self, slots: list[int], *, plain: bool) -> tuple[Ints, Ints]:
-        """The nodes and the depth of each row's draft, which then stands in the rows; `plain`: none."""
+    def plan(self, running: Mapping[int, Request], *, plain: bool) -> tuple[Ints, Ints]:
+        """The nodes and the depth of the draft of each row that runs (by slot), which then stands in the rows.
+
+        `plain`: of no draft.
+        """
+        slots = list(running)
         self.drop(slots)
         if not plain:
-            self._draft(RowView(self._rows, tuple(slots)))
+            self._draft(RowView(self._rows, tuple(slots)), running)
         counts, depths = self._counts[slots], np.empty(len(slots), np.int64)
         deepest(self._parents[slots], counts, depths)
         return counts, depths
@@ -51,10 +57,12 @@ class TreePlanner:
         self._parents[slots] = self._chain
         self._rows.branching.difference_update(slots)
 
-    def _draft(self, view: RowView) -> None:
+    def _draft(self, view: RowView, running: Mapping[int, Request]) -> None:
         slots, parts = list(view.slots), self._parts
         room = np.minimum(self._rows.max_draft, self._limit[slots] - self._committed[slots] - 1)
         decisions = parts.pacer.decide(view, room.tolist())
+        for slot, choice in decisions.choices.items():
+            running[slot].speculation.choices.append(choice)
         wants = [action is Action.DRAFT for action in decisions.actions]
         starting = [want and can for want, can in zip(wants, parts.drafter.ready(view), strict=True)]
         drafting = view.pick(starting)

@@ -1,0 +1,185 @@
+"""What a trained block adapter is worth in tokens a second on a GPU: at the demo model's cost and at an 8B model's.
+
+    PYTHONPATH=src python3 -m benchmarks.gpu_block_speed --model demo.gguf --adapter demo-block.safetensors \
+        --ids questions.npz --out FOLDER --commit HASH [--seconds 420]
+
+`--ids` are the questions of `gpu_block`; those that it trains on are left out. "llama-3.1-8b" is the model grown to
+that size (`bench.grow`), and the adapter grows along (`bench.grow_adapter`): what it drafts, and so how much of it is
+accepted, is the small model's, and a step costs what the large one's does. All arms of a cell take turns over the same
+prompts and seeds. Blocks run on the eager engine; `none` runs as CUDA graphs, and `none, eager` is plain decoding by
+the engine that blocks have. `block` prices every group of masks, the other two ride beside every verification or in
+steps of their own; in the smallest batch in which the latter is faster the ways cross. Cells are kept in a journal in
+--out: the same command goes on from there, with --laws greedy too, and no cell is begun after --seconds. By the
+arithmetic (an eager step of 12 to 15 ms, which is a guess) five minutes for one law.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.gpu_block import LEFT_OUT, questions_of
+from benchmarks.gpu_retrieval import LAWS, Asked, opened, run
+from glimpse.bench.environment import device_of, known_commit, source_root, versions
+from glimpse.bench.grow_adapter import adapter_label, grown_adapter_file
+from glimpse.bench.grow_source import open_source
+from glimpse.bench.journal import Journal
+from glimpse.bench.results import Result, Table, Target, write_result
+from glimpse.engine.build import build_engine, make_parts
+from glimpse.engine.engine import Engine
+from glimpse.engine.face import EngineFace
+from glimpse.engine.loaded import Loaded, load
+from glimpse.engine.options import EngineOptions
+from glimpse.model import resolve_model
+
+PLAIN, EAGER, PRICED = "none", "none, eager", "block"
+FIXED = ("block, parallel", "block, sequential")
+ARMS: dict[str, dict[str, Any]] = {
+    PLAIN: {"drafter": "none", "pacer": "fixed"},
+    EAGER: {"drafter": "none", "pacer": "fixed"},
+    PRICED: {"drafter": "block"},
+    FIXED[0]: {"drafter": "block", "block_mode": "parallel"},
+    FIXED[1]: {"drafter": "block", "block_mode": "sequential"},
+}
+TEXTS = 4
+"""A small batch has turns for so many texts at least."""
+KEPT = 0.98
+"""Of the faster of the two fixed ways, what pricing the groups has to reach."""
+COLUMNS = ("cell", "arm", "tokens/s", "times plain", "times plain, eager", "accepted a draft", "drafted a draft",
+           "tokens a step")  # fmt: skip
+
+
+def engine_of(loaded: Loaded, arm: str, adapter: Path) -> EngineFace:
+    """The arm's engine over what is loaded."""
+    own = {"adapter": str(adapter)} if ARMS[arm]["drafter"] == "block" else {}
+    options = EngineOptions(**ARMS[arm], **own, prefix_reuse=False)
+    return Engine(make_parts(loaded, options), options) if arm == EAGER else build_engine(loaded, options)
+
+
+def measured(loaded: Loaded, adapter: Path, prompts: list[list[int]], rows: int, law: str, options: argparse.Namespace
+) -> list[dict[str, Any]]:  # fmt: skip
+    """All arms of one cell, in turns; the first turn of each does not count."""
+    engines = {arm: engine_of(loaded, arm, adapter) for arm in ARMS}
+    found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
+    for turn in range(-1, max(options.turns, math.ceil(TEXTS / rows))):
+        own = [prompts[(max(turn, 0) * rows + row) % len(prompts)] for row in range(rows)]
+        for arm, engine in engines.items():
+            turned = run(loaded, engine, Asked(own, [""] * rows), law, options.tokens)
+            found[arm] += [turned] if turn >= 0 else []
+    return [{"arm": arm, **_figures(turns, found)} for arm, turns in found.items()]
+
+
+def _figures(own: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Speedups are medians of ratios within turns."""
+    rows = [row for turn in own for row in turn["rows"]]
+    rounds = sum(row["rounds"] for row in rows)
+    drafts = max(1, rounds - sum(row["plain"] for row in rows))
+    plain = [text for turn in found[PLAIN] for text in turn["texts"]]
+    texts = [text for turn in own for text in turn["texts"]]
+    return {
+        "speeds": [_speed(turn) for turn in own],
+        "times": {
+            other: median(_speed(a) / _speed(b) for a, b in zip(own, found[other], strict=True))
+            for other in (PLAIN, EAGER)
+        },
+        "accepted_a_draft": sum(row["accepted"] for row in rows) / drafts,
+        "drafted_a_draft": sum(row["drafted"] for row in rows) / drafts,
+        "tokens_a_step": 1 + sum(row["accepted"] for row in rows) / max(1, rounds),
+        "same": sum(a[: len(b)] == b[: len(a)] for a, b in zip(texts, plain, strict=True)) / len(texts),
+        "eager": sorted({reason for row in rows for reason in row["eager_steps"]}),
+    }
+
+
+def _speed(turn: dict[str, Any]) -> float:
+    return float(turn["tokens"] / turn["seconds"])
+
+
+def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
+    """The result file."""
+    commit, dirty = known_commit(source_root(), options.commit)
+    rows = [
+        (cell["cell"], arm["arm"], f"{median(arm['speeds']):.0f}",
+         *(f"{arm['times'][one]:.2f}" for one in (PLAIN, EAGER)),
+         f"{arm['accepted_a_draft']:.2f}", f"{arm['drafted_a_draft']:.1f}", f"{arm['tokens_a_step']:.2f}")
+        for cell in cells for arm in cell["arms"]
+    ]  # fmt: skip
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return Result(
+        suite="block_speed", device=device_of(device), versions=versions(), commit=commit, dirty=dirty, quick=False,
+        settings={"tokens": options.tokens, "turns": options.turns, "arms": ARMS, "laws": LAWS,
+                  "adapter": adapter_label(options.adapter), "ids": options.ids.name},
+        runs=list(cells), targets=[_target(cell) for cell in cells],
+        tables=[Table("Block drafts and plain decoding in turn", COLUMNS, rows)],
+    )  # fmt: skip
+
+
+def _target(cell: dict[str, Any]) -> Target:
+    """Whether pricing the groups is about as fast as the better of the paper's two ways."""
+    speeds = {arm["arm"]: median(arm["speeds"]) for arm in cell["arms"]}
+    what = f"{cell['cell']}: groups by price over the better fixed way"
+    return Target(what, f">= {KEPT}", speeds[PRICED] / max(speeds[arm] for arm in FIXED)).noted(None)
+
+
+def models(options: argparse.Namespace) -> Iterator[tuple[str, Loaded, Path]]:
+    """Name, what is loaded, and the adapter of each model; one at a time."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for name in options.models.split(","):
+        adapter = options.adapter
+        if name != "demo":
+            source, out = open_source(resolve_model(options.model)), options.out / f".{name}-block.safetensors"
+            adapter = grown_adapter_file(options.adapter, source, name, out, device=device)
+        checkpoint = opened(name, options, device)
+        longest = max(map(len, options.prompts)) + options.tokens
+        yield name, replace(load(checkpoint, longest, max(options.rows)), step_costs=None), adapter
+        gc.collect()
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command line, with the prompts that are left for judging."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--adapter", type=Path, required=True, help="made by glimpse train block for the model")
+    parser.add_argument("--ids", type=Path, required=True, help=".npz, token ids of prompts")
+    parser.add_argument("--models", default="demo,llama-3.1-8b", help="demo, or shapes that it is grown to")
+    parser.add_argument("--rows", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2, 4, 8, 16])
+    parser.add_argument("--laws", default="T=0.7", help="T=0.7, greedy")
+    parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=420, help="begin no cell after this")
+    parser.add_argument("--commit")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the result file and the journal")
+    options = parser.parse_args(arguments)
+    options.prompts = questions_of(options.ids)[::LEFT_OUT]
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """A few lines a cell."""
+    options = parsed(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    header = {"commit": options.commit, "tokens": options.tokens, "turns": options.turns, "ids": options.ids.name,
+              "adapter": adapter_label(options.adapter)}  # fmt: skip
+    journal, begun = Journal(options.out / ".block_speed.partial.jsonl", header), time.perf_counter()
+    for model, loaded, adapter in models(options):
+        for law, rows in product(options.laws.split(","), options.rows):
+            name = f"{model} x{rows}, {law}"
+            if name in journal.cells or time.perf_counter() - begun > options.seconds:
+                continue
+            journal.add(name, {"arms": measured(loaded, adapter, options.prompts, rows, law, options)})
+            result = result_of(list(journal.cells.values()), options)
+            print(*("  ".join(row) for row in result.tables[0].rows[-len(ARMS) :]), sep="\n", flush=True)
+            write_result(result, options.out)
+
+
+if __name__ == "__main__":
+    main()

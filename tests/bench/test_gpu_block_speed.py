@@ -1,0 +1,50 @@
+"""What blocks are worth in tokens a second, tried on a CPU at toy size, on a model and on its twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks import gpu_block_speed
+from tests.adapters import write_random_adapter
+from tests.tiny import write_tiny_checkpoint
+
+from glimpse import LLM
+from glimpse.bench import grow
+from glimpse.bench.grow_plan import GrownShape
+from glimpse.bench.results import read_result
+from glimpse.errors import ModelError
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    monkeypatch.setitem(grow.SHAPES, "big", GrownShape(hidden_size=96, heads=16, kv_heads=4, head_dim=16, layers=3))
+    folder = write_tiny_checkpoint(tmp_path / "tiny")
+    write_random_adapter(tmp_path / "a", LLM(folder, drafter="none"), scale=0.05)
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "questions.npz", **{f"q{place}": draw.integers(3, 300, 12) for place in range(6)})
+    files = {"model": folder, "ids": tmp_path / "questions.npz", "adapter": tmp_path / "a", "out": tmp_path / "out"}
+    sizes = {"models": "demo,big", "tokens": 16, "turns": 1, "laws": "greedy", "rows": 2, "commit": "ab" * 20}
+    return [word for name, value in (files | sizes).items() for word in (f"--{name}", str(value))]
+
+
+def test_all_arms_of_a_model_and_of_its_twin(asked, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_block_speed, "TEXTS", 2)
+    gpu_block_speed.main(asked)
+    result = read_result(tmp_path / "out" / "cpu-block_speed.json")
+    small, big = result.runs
+    assert [run["cell"] for run in result.runs] == ["demo x2, greedy", "big x2, greedy"]
+    assert len(result.tables[0].rows) == 2 * len(gpu_block_speed.ARMS)
+    assert [target.what.split(":")[1] for target in result.targets] == [
+        " groups by price over the better fixed way"
+    ] * 2
+    for own, other in zip(small["arms"], big["arms"], strict=True):
+        assert own["same"] == other["same"] == 1
+    capsys.readouterr()
+    gpu_block_speed.main([*asked, "--seconds", "0"])
+    assert not capsys.readouterr().out, "a cell that is known is not measured again, and no other is begun"
+
+
+def test_an_adapter_of_another_model_is_refused(asked, tmp_path):
+    other = write_tiny_checkpoint(tmp_path / "other", seed=5)
+    with pytest.raises(ModelError, match="this model is another"):
+        gpu_block_speed.main([*asked, "--model", str(other)])
