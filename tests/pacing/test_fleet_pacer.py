@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.fleet import HELD, FleetPacer
+from glimpse.pacing.fleet import HELD, LONGEST, FleetPacer
 from glimpse.pacing.pacer import Action, PaceContext
 from glimpse.pacing.probe import FIRST_PROBE
 from glimpse.pacing.strides import GRIDS
@@ -109,10 +111,31 @@ def test_lengths_beside_the_best_are_run_once_for_what_they_cost():
     assert made.decide(view, [64, 64]).burst + 1 == runs[0]
 
 
+def test_what_changes_nothing_is_asked_ever_more_seldom(monkeypatch):
+    """Until the batch has another size."""
+    made = pacer(0.2, 4)
+    view = batch(made, 0, 0, 0, 0)
+    asked, turns = [], []
+    schedule = made.schedule
+    monkeypatch.setattr(made, "schedule", lambda rows: (asked.append(len(rows)), schedule(rows))[1])
+    for turn in range(150):
+        taught(made, view, [3] * 4, rounds=1)
+        made.decide(view, [64] * 4)
+        turns += [turn] * (len(asked) - len(turns))
+    gaps = [after - before for before, after in itertools.pairwise(turns)]
+    assert max(gaps) == LONGEST
+    assert len(asked) < 14
+    for _ in range(2):
+        made._prices._costs.observe(StepLoad(full_tokens=1, full_kv=LENGTH, pairs=LENGTH), 0.9)
+    before = len(asked)
+    made.decide(RowView(view.rows, (0,)), [64])
+    assert asked[before:] == [1]
+
+
 def test_a_row_of_stride_two_drafts_on_while_the_others_verify():
     made = pacer(0.2, 2)
     view = batch(made, 0, 0)
-    made._grid, made._strides, made._left = 3, {0: 1, 1: 2}, 100
+    made._grid, made._strides, made._left, made._size = 3, {0: 1, 1: 2}, 100, 2
     seen = []
     for _ in range(6):
         found = made.decide(view, [64, 64])
@@ -125,7 +148,7 @@ def test_a_row_of_stride_two_drafts_on_while_the_others_verify():
 def test_a_burst_ends_where_the_last_row_ends():
     made = pacer(0.1, 2)
     view = batch(made, 0, 0)
-    made._grid, made._left = 9, 100
+    made._grid, made._left, made._size = 9, 100, 2
     found = made.decide(view, [0, 3])
     assert (found.actions, found.burst) == ([Action.PLAIN, Action.DRAFT], 3)
     view.rows.draft_len[:] = torch.tensor([0, 3])

@@ -6,9 +6,10 @@ import io
 
 import numpy as np
 import pytest
+import torch
 
 from glimpse.errors import ArgumentError
-from glimpse.training.texts import read_corpus
+from glimpse.training.texts import Corpus, read_corpus
 
 TEXT = "the rain in the north and the stones on the shore " * 20
 
@@ -70,3 +71,12 @@ def test_two_sequences_are_enough_and_fewer_are_not(tiny, tmp_path):
     np.save(tmp_path / "ids.npy", np.arange(48).astype(np.uint16))
     corpus = read_corpus(tmp_path, tiny.tokenizer, 24, 300)
     assert (corpus.train.tolist(), corpus.held.tolist()) == ([list(range(24))], [list(range(24, 48))])
+
+
+@pytest.mark.parametrize(
+    ("held", "most", "found"), [(3, 8, [0, 1, 2]), (16, 8, range(0, 16, 2)), (17, 8, range(0, 17, 3))]
+)
+def test_held_out_sequences_that_are_looked_at_are_of_all_texts(held, most, found):
+    """The first ones alone were all of one book: what an adapter made of answers was never seen."""
+    sequences = torch.arange(held)[:, None]
+    assert Corpus(sequences, sequences).looked_at(most).flatten().tolist() == list(found)

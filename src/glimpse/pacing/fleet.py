@@ -21,8 +21,9 @@ from glimpse.pacing.probe import Probe
 from glimpse.pacing.rounds import RoundPrices, confidences
 from glimpse.pacing.strides import GRIDS, Schedule
 
-HELD = 4
-"""Verifications of the batch (plain steps count) until grid and strides are worked out anew."""
+HELD, LONGEST = 4, 32
+"""Verifications of the batch (plain steps count) until grid and strides are worked out anew; twice as many each time
+that this changes nothing, at most. It takes the host half a millisecond, which is a plain step of a small model."""
 
 
 class FleetPacer(Pacer):
@@ -47,8 +48,9 @@ class FleetPacer(Pacer):
         """The grid that is best by what is known, and the one that is run: now and then one beside it."""
         self._strides: dict[int, int] = {}
         """By slot; a new row goes with the grid."""
-        self._left = 0
-        """Verifications of the batch until the schedule is worked out anew."""
+        self._left, self._held, self._size = 0, HELD, 0
+        """Verifications of the batch until the schedule is worked out anew, how many there were at first, and the size
+        of the batch, to a factor of two, that it is for."""
         self._known: set[int] = set()
         """Sizes of batches, to a factor of two, whose plain steps have been measured."""
         self._ran: defaultdict[int, set[int]] = defaultdict(set)
@@ -127,18 +129,25 @@ class FleetPacer(Pacer):
 
     def _strides_of(self, rows: RowView) -> list[int]:
         """Each row's stride; worked out anew where it is time."""
-        if self._left <= 0:
-            found = self.schedule(rows)
-            self._best, self._left = found.grid, HELD
-            self._strides |= zip(rows.slots, found.strides.tolist(), strict=True)
-            self._grid = self._beside(len(rows).bit_length()) if max(found.strides) == 1 < found.grid else found.grid
-            if self._grid != self._best:
-                self._left = 1
+        size = len(rows).bit_length()
+        if self._left <= 0 or size != self._size:
+            self._work_out(rows, size)
         strides = [self._strides[slot] for slot in rows.slots]
         if self._probe.due and self._grid == 1 and max(strides) == 1:
             self._probe.take()
+            self._left, self._held = 2, HELD  # what it shows may come a step late
             return [2] * len(strides)
         return strides
+
+    def _work_out(self, rows: RowView, size: int) -> None:
+        found = self.schedule(rows)
+        same = (found.grid, size) == (self._best, self._size)
+        self._held, self._size = min(2 * self._held, LONGEST) if same else HELD, size
+        self._best, self._left = found.grid, self._held
+        self._strides |= zip(rows.slots, found.strides.tolist(), strict=True)
+        self._grid = self._beside(size) if max(found.strides) == 1 < found.grid else found.grid
+        if self._grid != self._best:
+            self._left = 1
 
     def _beside(self, size: int) -> int:
         """The best grid, or one next to it that batches of this size never ran, for one round.

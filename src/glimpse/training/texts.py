@@ -28,6 +28,10 @@ class Corpus:
     held: Tensor
     """[m, length] int64: never trained on."""
 
+    def looked_at(self, most: int) -> Tensor:
+        """[at most `most`, length]: of those held out, spread evenly."""
+        return self.held[:: -(-len(self.held) // most)]
+
     @property
     def digest(self) -> str:
         """The first 12 digits of a SHA-256 of what is trained on."""
