@@ -20,6 +20,7 @@ from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.pacing.costs import StepLoad
 
 AnyMove = Move | Mixture | TreeMove | BlockMove
+"""What a pace can say."""
 
 
 @dataclass(frozen=True, slots=True)
