@@ -30,6 +30,8 @@ CASES = (
     "trees-135m-9",
     "trust-8b",
     "trust-135m",
+    "groups-8b",
+    "groups-135m",
 )
 
 

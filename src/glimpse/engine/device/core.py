@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,9 @@ from glimpse.engine.device.window import ExactWindow
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import Decoder
 from glimpse.model.embedding import DenseEmbedding
+
+if TYPE_CHECKING:
+    from glimpse.engine.device.block_state import BlockState
 
 
 class Core:
@@ -58,6 +63,8 @@ class Core:
         """Where the rows verify draft trees."""
         self.trust: TrustState | None = None
         """Where Slow-Fast Inference paces the rows."""
+        self.blocks: BlockState | None = None
+        """Where mask tokens ride on the rows."""
         self.want = torch.zeros(rows.size, dtype=torch.int32, device=device)
         """What each row does in a mixed step (`Want`)."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from glimpse.acceptance.exact import Coupled
 from glimpse.acceptance.relaxed.trust import Trust
 from glimpse.cache.selector import Selector
-from glimpse.drafting.drafter import mixed_of, rider_of
+from glimpse.drafting.block.drafter import BlockDrafter
+from glimpse.drafting.block.flex import FlexHead
+from glimpse.drafting.drafter import Drafter, mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.drafting.sparse import SparseDrafter
@@ -44,6 +46,12 @@ def slowfast_of(parts: Parts) -> tuple[Selector, BoundaryPacer] | None:
     return (drafter.selector, pacer) if isinstance(pacer, BoundaryPacer) and not drafter.selector.key_norm else None
 
 
+def flex_of(drafter: Drafter) -> FlexHead | None:
+    """The head of a drafter whose mask tokens the device has ride on its rows."""
+    head = drafter.head if isinstance(drafter, BlockDrafter) else None
+    return head if isinstance(head, FlexHead) else None
+
+
 def why_not_engine(parts: Parts) -> str | None:
     """Why nothing of these parts can run on the device; None if it can."""
     drafter, most = parts.drafter, parts.pacer.most
@@ -53,7 +61,7 @@ def why_not_engine(parts: Parts) -> str | None:
         return "a Selector that looks at the keys' norms"
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
-    if rider_of(drafter) is not None:
+    if rider_of(drafter) is not None and flex_of(drafter) is None:
         return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):
         return "a refresh layer"

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from glimpse.attention.triton.mixed import Want
+from glimpse.engine.device.block_launch import BlockLauncher, BlockMove, BlockShape
 from glimpse.engine.device.boundary_work import BoundaryWork
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Ran
@@ -40,6 +41,7 @@ class Launcher:
         self._trees = TreeLauncher(core, core.trees) if core.trees else None
         made = Work if core.trust is None else BoundaryWork if core.trust.verifies else TrustWork
         self._works: Kept[tuple[int, int], Work | BoundaryWork] = Kept(WORKS, lambda key: made(core, *key), self._drop)
+        self._blocks = BlockLauncher(core, core.blocks) if core.blocks else None
         self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
     def draft(self, rows: int, steps: int) -> Ran:
@@ -72,6 +74,12 @@ class Launcher:
         if self._trees is None:
             raise GlimpseError("these rows verify chains only")
         return self._trees.run(move, self.graphs)
+
+    def blocks(self, move: BlockMove) -> tuple[Ran, BlockShape]:
+        """Verifies the rows' blocks and makes the next; what it ran as. Raises GlimpseError where rows have none."""
+        if self._blocks is None:
+            raise GlimpseError("no mask tokens ride on these rows")
+        return self._blocks.run(move, self._bucket(len(move.riding)), self.queries(move.drafted), self.graphs)
 
     def tokens(self, wants: Sequence[Want], pending: Sequence[int]) -> int:
         """The tokens of a mixed step that is launched for such rows."""
