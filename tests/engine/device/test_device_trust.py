@@ -161,7 +161,7 @@ def test_a_set_that_makes_logits_not_finite_is_made_anew_by_a_slow_step(llm):
         engine.step()
     pool.values[:, :, -16:] = torch.nan  # a page that no row has
     engine._core.recall.slots[:, 0, :, 0] = pool.values.shape[2] - 1
-    own = engine._seats.taken[1].sequence.pages[0] * pool.page_size
+    own = engine._seats.taken[1].sequence.pages[2] * pool.page_size  # no prompt shares it
     pool.values[:, :, own] = torch.nan
     while engine.busy:
         engine.step()
