@@ -29,6 +29,19 @@ def test_steps_without_a_graph_are_told_with_their_reason():
     assert speculation.to_json()["eager_steps"] == {"logprobs asked for": 5}
 
 
+def test_who_drafted_nothing_is_told_and_counts_of_one_are_no_plurals():
+    assert "drafter" not in shown(Speculation(plain_steps=3))
+    assert "drafter sparse · pacer entropy · acceptance coupled · nothing was drafted: 3 plain steps" in shown(
+        Speculation(drafter="sparse", pacer="entropy", plain_steps=3)
+    )
+    speculation = Speculation(drafter="lookup", plain_steps=1)
+    speculation.record(1, 0)
+    once = shown(speculation)
+    assert "1 token after" in once
+    assert "0 of 1 drafted token accepted in 1 round, " in once
+    assert "1 plain steps" not in once
+
+
 def test_a_lossy_text_is_said_to_be_one():
     assert "lossy" not in shown(Speculation())
     relaxed = shown(Speculation(lossy="typical:0.3", lossless=False, relaxed=4))
