@@ -127,7 +127,7 @@ def choices(speculation: Speculation) -> list[RenderableType]:
         speeds = [f"{choice.expected[name]:.2f}×" for name in names]
         table.add_row(f"{choice.position:,}", choice.drafter, f"{1e3 * choice.plain_s:.1f} ms", *speeds)
     notes = dict.fromkeys(choice.note for choice in speculation.choices if choice.note)
-    said = Text("chosen from a token on, and the speed over plain decoding that was expected of each then:")
+    said = Text("chosen from a token on, with the speeds over plain decoding expected then:")
     return [said, table, *map(Text, notes)]
 
 
