@@ -7,8 +7,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from glimpse.cli.report import of_output, telling
+from glimpse.cli.report import choices, of_output, show, telling
 from glimpse.outputs import GenerationOutput, Speculation, Timing, Usage
+from glimpse.speculation import Choice
 
 
 def shown(speculation, usage=None, **settings):
@@ -62,3 +63,11 @@ def test_a_text_that_fast_steps_read_whole_strays_nowhere(prompt, whole):
 def test_the_settings_say_why_a_cpu(monkeypatch, there, said):
     monkeypatch.setattr("glimpse.engine.place.has_gpu", lambda: there)
     assert telling({"device": "cpu", "seed": 1}) == f"{said} · seed 1"
+
+
+def test_tables_in_a_file_are_not_cut_at_eighty_columns(capsys):
+    names = ("none", "lookup", "suffix", "racer", "racer+suffix", "sparse", "another+one", "and+one+more")
+    speculation = Speculation(drafter="auto")
+    speculation.choices.append(Choice(1, "racer+suffix", dict.fromkeys(names, 1.0), 0.1))
+    show(*choices(speculation))
+    assert "racer+suffix sparse another+one and+one+more" in capsys.readouterr().out

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from glimpse.speculation import Speculation
 
 _BAR = 24
+_FILE_WIDTH = 200
+"""Columns of what is no terminal."""
 _NEUTRAL: Mapping[str, object] = {
     "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0,
@@ -147,7 +149,9 @@ def _why(name: str, value: object) -> str:
 def show(*parts: RenderableType, stderr: bool = False) -> None:
     """Print parts of a report, one below the other."""
     console = Console(stderr=stderr, highlight=False, emoji=False)
-    # On a terminal lines break between words; elsewhere a line stays a line.
+    # On a terminal lines break between words; elsewhere a line stays a line, and tables have room.
     console.soft_wrap = not console.is_terminal
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
     for part in parts:
         console.print(part, markup=False)
