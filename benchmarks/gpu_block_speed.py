@@ -6,11 +6,11 @@
 `--ids` are the questions of `gpu_block`; those that it trains on are left out. "llama-3.1-8b" is the model grown to
 that size (`bench.grow`), and the adapter grows along (`bench.grow_adapter`): what it drafts, and so how much of it is
 accepted, is the small model's, and a step costs what the large one's does. All arms of a cell take turns over the same
-prompts and seeds. Blocks run on the eager engine; `none` runs as CUDA graphs, and `none, eager` is plain decoding by
-the engine that blocks have. `block` prices every group of masks, the other two ride beside every verification or in
-steps of their own; in the smallest batch in which the latter is faster the ways cross. Cells are kept in a journal in
---out: the same command goes on from there, with --laws greedy too, and no cell is begun after --seconds. By the
-arithmetic (an eager step of 12 to 15 ms, which is a guess) five minutes for one law.
+prompts and seeds, as CUDA graphs but for the two eager ones. `block` prices every group of masks; `parallel` and
+`sequential` have them ride beside every verification or in steps of their own, and in the smallest batch in which the
+latter is faster the ways cross. These wait for the host between steps; `ahead` verifies whole blocks and does not.
+Cells are kept in a journal in --out: the same command goes on from there, with --laws greedy too, and no cell is begun
+after --seconds. By the arithmetic (an eager step of 12 to 15 ms, which is a guess) five minutes for one law.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from glimpse.engine.options import EngineOptions
 from glimpse.model import resolve_model
 
 PLAIN, EAGER, PRICED = "none", "none, eager", "block"
+EAGER_BLOCK = "block, eager"
 FIXED = ("block, parallel", "block, sequential")
 ARMS: dict[str, dict[str, Any]] = {
     PLAIN: {"drafter": "none", "pacer": "fixed"},
@@ -50,6 +51,8 @@ ARMS: dict[str, dict[str, Any]] = {
     PRICED: {"drafter": "block"},
     FIXED[0]: {"drafter": "block", "block_mode": "parallel"},
     FIXED[1]: {"drafter": "block", "block_mode": "sequential"},
+    "block, ahead": {"drafter": "block", "block_mode": "parallel", "pacer": "fixed"},
+    EAGER_BLOCK: {"drafter": "block"},
 }
 TEXTS = 4
 """A small batch has turns for so many texts at least."""
@@ -63,7 +66,9 @@ def engine_of(loaded: Loaded, arm: str, adapter: Path) -> EngineFace:
     """The arm's engine over what is loaded."""
     own = {"adapter": str(adapter)} if ARMS[arm]["drafter"] == "block" else {}
     options = EngineOptions(**ARMS[arm], **own, prefix_reuse=False)
-    return Engine(make_parts(loaded, options), options) if arm == EAGER else build_engine(loaded, options)
+    if arm in (EAGER, EAGER_BLOCK):
+        return Engine(make_parts(loaded, options), options)
+    return build_engine(loaded, options)
 
 
 def measured(loaded: Loaded, adapter: Path, prompts: list[list[int]], rows: int, law: str, options: argparse.Namespace

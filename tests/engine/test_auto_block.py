@@ -140,6 +140,6 @@ def test_on_a_gpu_an_adapter_is_nothing_to_it(tiny, adapter):
 
     checkpoint = tiny.loaded.checkpoint
     target = Target(checkpoint.decoder, checkpoint.fingerprint, lambda rows, logits: (logits, logits), adapter)
-    with pytest.raises(ArgumentError, match="means nothing to drafter 'auto' on a GPU, whose graphs take no mask"):
+    with pytest.raises(ArgumentError, match="means nothing to drafter 'auto' on a GPU, where masks ride"):
         AutoDrafter.build(DraftContext(Pool(), RecallBudget(), target=target))
     assert BLOCK not in AutoDrafter.build(DraftContext(Pool(), RecallBudget())).candidates

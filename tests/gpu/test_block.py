@@ -1,36 +1,81 @@
-"""Block drafts and their training on a GPU: the CPU's texts in float32, and a loss that falls."""
+"""Block drafts as CUDA graphs and their training on a GPU: the CPU's texts in float32, and a loss that falls."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 from tests.adapters import write_random_adapter
 from tests.tiny import write_tiny_checkpoint
 
+from glimpse.engine.build import make_parts
+from glimpse.engine.engine import Engine
 from glimpse.llm import LLM
-from glimpse.sampling import SamplingParams
 from glimpse.training.loop import Trainer
 from glimpse.training.recipe import Recipe
 from glimpse.training.texts import read_corpus
+from gpu.test_device_engine import exact_products, ids_of, llms, pages, params_of, prompts_of
 
-PROMPTS = [list(range(40, 40 + length)) for length in (1, 20, 200)]
-LAWS = (SamplingParams(max_tokens=30, temperature=0.0), SamplingParams(max_tokens=30, temperature=0.8, seed=2))
+__all__ = ["exact_products", "llms", "pages"]
+
+ARMS = {
+    "parallel": {"pacer": "fixed", "draft_tokens": 4, "block_mode": "parallel"},
+    "sequential": {"pacer": "fixed", "draft_tokens": 3, "block_mode": "sequential"},
+    "auto": {"pacer": "fixed"},
+    "marginal": {},
+}
+
+
+@pytest.fixture
+def adapter(llms, tmp_path):
+    return str(write_random_adapter(tmp_path / "adapter", llms[0]))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_text_is_the_cpus_as_graphs(llms, pages, adapter, arm, temperature):
+    """Six requests over four rows: rows join, leave and move. The second run meets the graphs of the first."""
+    cpu, gpu = llms
+    prompts, params = prompts_of(cpu, 40, 47, 100, 17, 80, 33), params_of(temperature, 24, 5, 40, 12, 24, 9)
+    right = ids_of(cpu.generate(prompts, params))
+    device = gpu.variant(drafter="block", adapter=adapter, **ARMS[arm])
+    for _ in range(2):
+        found = device.generate(prompts, params)
+        assert ids_of(found) == right
+    assert all(output.speculation.graph_steps for output in found)
+    assert not any(output.speculation.eager_steps for output in found)
+    assert arm == "marginal" or sum(output.speculation.drafted for output in found) > 20
+    assert not device._engine.parts.drafter._blocks
+
+
+def test_blocks_are_the_eager_engines(llms, adapter):
+    """Token for token and chance for chance, on the same GPU."""
+    gpu, (prompt,), params = llms[1], prompts_of(llms[1], 40), params_of(0.0, 12)
+    heard = []
+    for engine in (Engine, None):
+        other = gpu.variant(drafter="block", adapter=adapter, pacer="fixed", draft_tokens=4, block_mode="parallel")
+        if engine is not None:
+            other._engine = engine(make_parts(gpu.loaded, other.options), other.options)
+        told, drafter = {}, other._engine.parts.drafter
+        keep = drafter.keep
+
+        def keeping(rows, tokens, chances, told=told, keep=keep):
+            told[int(rows.rows.committed_len[rows.slots[0]])] = tokens[0].tolist(), chances[0].cpu()
+            keep(rows, tokens, chances)
+
+        drafter.keep = keeping
+        other.generate([prompt], params)
+        heard.append(told)
+    eager, device = heard
+    assert device
+    assert device.keys() == eager.keys()
+    for length, (tokens, chances) in device.items():
+        assert tokens == eager[length][0]
+        torch.testing.assert_close(chances, eager[length][1], rtol=1e-3, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_tiny_checkpoint(tmp_path_factory.mktemp("cuda") / "tiny", max_position_embeddings=1024)
-
-
-@pytest.mark.parametrize("mode", ["auto", "parallel", "sequential"])
-def test_the_texts_of_the_cpu(folder, tmp_path, mode):
-    host = LLM(folder, drafter="none", pacer="fixed", device="cpu", dtype="float32")
-    adapter = write_random_adapter(tmp_path / "adapter", host)
-    gpu = LLM(folder, drafter="block", adapter=adapter, block_mode=mode, pacer="fixed", device="cuda", dtype="float32")
-    for params in LAWS:
-        found = gpu.generate(PROMPTS, params)
-        assert [out.token_ids for out in found] == [out.token_ids for out in host.generate(PROMPTS, params)]
-        reasons = {reason for out in found for reason in out.speculation.eager_steps}
-        assert reasons == {"drafter 'block' has mask tokens ride in forwards"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

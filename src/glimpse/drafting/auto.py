@@ -126,8 +126,8 @@ class AutoDrafter(Drafter):
         adapter = None if context.target is None else context.target.adapter
         if adapter is not None:
             raise ArgumentError(
-                f"adapter {adapter!r} means nothing to drafter 'auto' on a GPU, whose graphs take no mask tokens; "
-                "leave it out, or ask for drafter 'block'"
+                f"adapter {adapter!r} means nothing to drafter 'auto' on a GPU, where masks ride for drafter 'block' "
+                "alone; leave it out, or ask for that"
             )
         if context.budget != RecallBudget():
             raise ArgumentError("budget means nothing to drafter 'auto' on a GPU, where 'sparse' is no candidate")

@@ -212,6 +212,29 @@ def trees_case(heads: int, kv_heads: int, dim: int, queries: int) -> Case:
     return launch
 
 
+def groups_case(heads: int, kv_heads: int, dim: int, groups: int, size: int) -> Case:
+    from glimpse.attention.triton.attention import HeadShape
+    from glimpse.attention.triton.blocks import Standing, behind, leave
+    from glimpse.attention.triton.groups import Grouped
+    from glimpse.attention.triton.picking import Sample
+
+    def launch() -> None:
+        grouped = Grouped(HeadShape(heads, kv_heads, dim), 2, groups, size, 16, "cpu")
+        q = torch.zeros(grouped.count, heads, dim, dtype=BF16)
+        own, kv = torch.zeros(2, kv_heads, grouped.count, dim, dtype=BF16), torch.zeros(kv_heads, 64, dim, dtype=BF16)
+        ints = torch.ones(2, 8, dtype=torch.int32)
+        grouped.plan(*[ints[:, 0].contiguous()] * 3)
+        grouped(q, own[0], own[1], kv, kv, ints, torch.empty_like(q))
+        tokens, one = torch.zeros(2, 128, dtype=torch.int64), ints[:, 0].contiguous()
+        behind(torch.zeros(grouped.count, heads * dim, dtype=BF16), one, one, tokens, groups, size)
+        rows = Standing(one, one, one, tokens, one, tokens[:, 0].contiguous())
+        logits, sample = torch.zeros(2 * size, 49152, dtype=BF16), Sample(2 * size, 49152, "cpu")
+        for ahead in (0, size):
+            leave(sample, logits, rows, groups, size, out=ints, ahead=ahead, floor=0.01)
+
+    return launch
+
+
 def sample_case(dtype: torch.dtype) -> Case:
     from glimpse.attention.triton.likely import likeliest
     from glimpse.attention.triton.picking import RowSettings, Sample
@@ -245,6 +268,9 @@ CASES: dict[str, Case] = {
     "rows": rows_case(),
     **{f"trees-8b-{queries}": trees_case(32, 8, 128, queries) for queries in (1, 9, 17, 33, 64)},
     **{f"trees-135m-{queries}": trees_case(9, 3, 64, queries) for queries in (1, 9, 17, 33, 64)},
+    "groups-8b": groups_case(32, 8, 128, 9, 7),
+    "groups-135m": groups_case(9, 3, 64, 5, 4),
+    "groups-135m-1": groups_case(9, 3, 64, 1, 8),
     "sample": sample_case(BF16),
     "sample-float32": sample_case(torch.float32),
     "float32": attention_case(9, 3, 64, 9, True, torch.float32),

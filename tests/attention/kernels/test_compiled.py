@@ -28,6 +28,8 @@ CASES = (
     "rows",
     "trees-8b-64",
     "trees-135m-9",
+    "groups-8b",
+    "groups-135m",
 )
 
 

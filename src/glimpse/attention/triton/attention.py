@@ -167,22 +167,24 @@ class Paged:
         the rows' tokens are in the pool already. Each token's heads lie together in `q`; all else is contiguous.
         """
         out = q.new_empty(q.shape) if out is None else out
-        self._pieces(q, keys, values, table, lengths, counts, ragged, tree, importance)
+        self.pieces(q, keys, values, table, lengths, counts=counts, ragged=ragged, tree=tree, importance=importance)
         self._join(out, counts, ragged, importance)
         return out
 
-    def _pieces(
+    def pieces(
         self,
         q: Tensor,
         keys: Tensor,
         values: Tensor,
         table: Tensor,
         lengths: Tensor,
-        counts: Tensor | None,
-        ragged: Ragged | None,
-        tree: Tensor | None,
-        importance: Importance | None,
+        *,
+        counts: Tensor | None = None,
+        ragged: Ragged | None = None,
+        tree: Tensor | None = None,
+        importance: Importance | None = None,
     ) -> None:
+        """The first launch of a call alone: leaves `part_out` and `part_lse`, for whoever joins them otherwise."""
         shape, config = self.shape, self.config
         weights = None if importance is None else importance.weights
         paged_kernel[(shape.kv_heads * self.tiles, self.splits.items)](

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,8 +90,8 @@ class BlockDrafter(Drafter):
         if seen:
             started = time.perf_counter()
             logits = self.head.propose(seen)
-            tokens, chances = self._draw(RowView(rows.rows, tuple(one.slot for one in seen)), logits)
-            self._keep(rows, seen, tokens, chances)
+            own = RowView(rows.rows, tuple(one.slot for one in seen))
+            self.keep(own, *self._draw(own, logits))
             self._count((time.perf_counter() - started) / len(seen))
 
     def retire(self, rows: RowView) -> None:
@@ -114,12 +113,16 @@ class BlockDrafter(Drafter):
         read = rows.rows.tokens[outcome.slot, length - 1 - count : length - 1].clone()
         return Seen(outcome.slot, outcome.tokens[-1], read, outcome.hidden, outcome.masks)
 
-    def _keep(self, rows: RowView, seen: Sequence[Seen], tokens: Tensor, chances: Tensor) -> None:
+    def keep(self, rows: RowView, tokens: Tensor, chances: Tensor) -> None:
+        """The blocks [rows, size] that go on from what these rows have committed, with their tokens' probabilities.
+
+        Drawn here, or by who runs the target and its masks elsewhere. A block ends where little is left of its chance.
+        """
         sure = torch.nan_to_num(chances, nan=0.0)
         counts = (sure.cumprod(1) >= FLOOR).sum(1).tolist()
-        for one, own, chance, count in zip(seen, tokens.tolist(), sure.tolist(), counts, strict=True):
-            length = int(rows.rows.committed_len[one.slot])
-            self._blocks[one.slot] = _Block(own[:count], chance[:count], length)
+        for slot, own, chance, count in zip(rows.slots, tokens.tolist(), sure.tolist(), counts, strict=True):
+            length = int(rows.rows.committed_len[slot])
+            self._blocks[slot] = _Block(own[:count], chance[:count], length)
 
     def _count(self, seconds: float) -> None:
         self._seconds = KEPT * self._seconds + (1 - KEPT) * seconds if self._seconds else seconds

@@ -56,9 +56,12 @@ class FlexHead:
     def propose(self, seen: Sequence[Seen]) -> Tensor:
         """See `BlockHead.propose`: the frozen head on the calibrated masks."""
         masks = torch.stack([one.masks for one in seen if one.masks is not None])
-        bonus = self._decoder.embedding(torch.tensor([one.bonus for one in seen], device=masks.device))
-        hidden = calibrated(masks, bonus, self._tensors)
+        hidden = self.calibrate(masks, torch.tensor([one.bonus for one in seen], device=masks.device))
         return self._decoder.logits(hidden.flatten(0, 1)).view(*hidden.shape[:2], -1)
+
+    def calibrate(self, masks: Tensor, bonus: Tensor) -> Tensor:
+        """Hidden states [rows, size, hidden] of masks, once the tokens `bonus` [rows] int64 before them are known."""
+        return calibrated(masks, self._decoder.embedding(bonus), self._tensors)
 
     def retire(self, slot: int) -> None:
         """Keeps nothing of a row."""

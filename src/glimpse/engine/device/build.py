@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from glimpse.engine.device.block_state import BlockState
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.counted import CountedEngine
-from glimpse.engine.device.eligible import LONGEST, why_not_engine, why_not_request
+from glimpse.engine.device.eligible import LONGEST, flex_of, why_not_engine, why_not_request
 from glimpse.engine.device.engine import DeviceEngine
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
@@ -30,7 +31,7 @@ def device_engine(parts: Parts, options: EngineOptions) -> EngineFace:
     reason, bitwise = why_not_engine(parts), options.exact == "bitwise"
     if reason is None:
         try:
-            core = within_memory(lambda: _core(parts, bitwise=bitwise), parts.pool.device, _ADVICE)
+            core = within_memory(lambda: _core(parts, options), parts.pool.device, _ADVICE)
             return DeviceEngine(parts, _eager(parts, options), core)
         except ArgumentError as error:
             if bitwise:
@@ -47,12 +48,19 @@ def _eager(parts: Parts, options: EngineOptions) -> CountedEngine:
     return CountedEngine(apart, options, lambda request: why_not_request(request.params) or "")
 
 
-def _core(parts: Parts, *, bitwise: bool) -> Core:
-    """Raises ArgumentError for trees where bits count."""
+def _core(parts: Parts, options: EngineOptions) -> Core:
+    """Raises ArgumentError for trees, and for masks that ride along, where bits count."""
+    bitwise = options.exact == "bitwise"
     if bitwise and parts.drafter.gives_tree:
         # A node is summed up with its siblings' places between it and its ancestors.
         raise ArgumentError(
             f"exact 'bitwise' takes chains, and drafter {parts.drafter.name!r} gives trees; use lookup, sparse or none"
+        )
+    head = flex_of(parts.drafter)
+    if bitwise and head is not None:
+        raise ArgumentError(
+            f"exact 'bitwise' takes rows alone, and drafter {parts.drafter.name!r} has mask tokens share their "
+            "products; use lookup, sparse or none"
         )
     decoder, pool, host, budget = parts.decoder, parts.pool, parts.rows, parts.budget
     spec, device = decoder.spec, decoder.device
@@ -67,4 +75,8 @@ def _core(parts: Parts, *, bitwise: bool) -> Core:
     core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
+    if head is not None:
+        # Whatever is drafted, this pacer verifies so many, and groups ride wherever a row may end.
+        foretold = parts.pacer.foretells and options.block_mode == "parallel"
+        core.blocks = BlockState(core, head, ahead=parts.pacer.most if foretold else 0)
     return core

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,9 @@ from glimpse.engine.device.window import ExactWindow
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import Decoder
 from glimpse.model.embedding import DenseEmbedding
+
+if TYPE_CHECKING:
+    from glimpse.engine.device.block_state import BlockState
 
 
 class Core:
@@ -55,6 +60,8 @@ class Core:
         self._decays = decays[:, None].repeat(1, rows.size)
         self.trees: TreeState | None = None
         """Where the rows verify draft trees."""
+        self.blocks: BlockState | None = None
+        """Where mask tokens ride on the rows."""
         self.want = torch.zeros(rows.size, dtype=torch.int32, device=device)
         """What each row does in a mixed step (`Want`)."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from glimpse.acceptance.exact import Coupled
-from glimpse.drafting.drafter import mixed_of, rider_of
+from glimpse.drafting.block.drafter import BlockDrafter
+from glimpse.drafting.block.flex import FlexHead
+from glimpse.drafting.drafter import Drafter, mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.drafting.sparse import SparseDrafter
@@ -32,12 +34,18 @@ def why_not_request(params: ResolvedParams) -> str | None:
     return f"{', '.join(found)} asked for" if found else None
 
 
+def flex_of(drafter: Drafter) -> FlexHead | None:
+    """The head of a drafter whose mask tokens the device has ride on its rows."""
+    head = drafter.head if isinstance(drafter, BlockDrafter) else None
+    return head if isinstance(head, FlexHead) else None
+
+
 def why_not_engine(parts: Parts) -> str | None:
     """Why nothing of these parts can run on the device; None if it can."""
     drafter, most = parts.drafter, parts.pacer.most
     if not isinstance(parts.acceptance, Coupled):
         return f"acceptance {parts.acceptance.name!r}"
-    if rider_of(drafter) is not None:
+    if rider_of(drafter) is not None and flex_of(drafter) is None:
         return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):
         return "a refresh layer"

@@ -10,19 +10,20 @@ import torch
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.block_pace import BlockPace
+from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
 from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
-from glimpse.engine.device.own_pace import Mixture, OwnPace
-from glimpse.engine.device.pace import Move, Pace
+from glimpse.engine.device.own_pace import OwnPace
+from glimpse.engine.device.pace import Pace
 from glimpse.engine.device.prompt_topk import prompt_topk
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched
-from glimpse.engine.device.steps import Steps
-from glimpse.engine.device.tree_launch import TreeMove
+from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
@@ -57,17 +58,15 @@ class DeviceEngine:
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         self._reader = Reader(core, parts.rows, self._seats, prompt_topk(parts))
-        known = parts.pacer.foretells
-        self._launcher, self._mail = Launcher(core, exact=known and core.drafts), Mail(core.rows.report)
+        known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
+        exact = known and (core.drafts or ahead)
+        self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
-        self._pace: Pace | OwnPace
-        if core.drafts and not known:
-            self._pace = OwnPace(parts.pacer, core.rows.most)
-        else:
-            self._pace = Pace(parts.pacer, core.rows.most, drafts=core.drafts)
-        waits = parts.drafter.drafts and not parts.drafter.needs_forward
+        self._pace = _pace_of(parts, core)
+        waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
-        self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees)
+        blocks = BlockReader(core.blocks, parts) if core.blocks and not ahead else None
+        self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         # A pacer that foretells is told what to do: it drafts whatever that costs.
         self._asking = Asking() if waits and not known else None
@@ -197,7 +196,7 @@ class DeviceEngine:
     def _slots(self) -> tuple[int, ...]:
         return tuple(seat.slot for seat in self._seats.taken)
 
-    def _next_move(self) -> Move | Mixture | TreeMove:
+    def _next_move(self) -> AnyMove:
         plain = self._settler.doubtful
         if self._host_drafts is None:
             return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
@@ -205,12 +204,12 @@ class DeviceEngine:
             return self._host_drafts.next(self._seats.taken, plain=plain)
         return self._host_drafts.skip(self._seats.taken)
 
-    def _launch(self, move: Move | Mixture | TreeMove, view: RowView) -> Launched:
+    def _launch(self, move: AnyMove, view: RowView) -> Launched:
         given = self._steps.launch(move, view)
         letter, arrived = self._mail.send()
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, asked=self._asking is not None and self._asking.asked,
+            given.trees, given.blocks, asked=self._asking is not None and self._asking.asked,
         )  # fmt: skip
 
     def _land(self, ahead: int) -> list[Progress]:
@@ -247,3 +246,12 @@ class DeviceEngine:
         for seat in [seat for seat in self._seats.taken if seat.request is request]:
             self._seats.leave(seat)
             self._pace.leave(seat.slot)
+
+
+def _pace_of(parts: Parts, core: Core) -> Pace | OwnPace | BlockPace:
+    """What says what comes next, where that is not what the host drafts."""
+    if core.blocks is not None and core.blocks.ahead:
+        return BlockPace(core.blocks)
+    if core.drafts and not parts.pacer.foretells:
+        return OwnPace(parts.pacer, core.rows.most)
+    return Pace(parts.pacer, core.rows.most, drafts=core.drafts)

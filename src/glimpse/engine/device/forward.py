@@ -54,17 +54,26 @@ class FusedForward:
 
         Keys and values go to the pool.
         """
-        if self._layers and (self._bitwise or len(embedded) <= Narrow.MOST):
-            return self._narrow(self._layers, embedded, positions, slots, mix)
-        decoder, residual = self._decoder, embedded
-        x = _norm(residual, decoder.layers[0].attention_norm)
-        for index, layer in enumerate(decoder.layers):
-            following = decoder.layers[index + 1].attention_norm if index + 1 < len(decoder.layers) else decoder.norm
-            q = self._queries(index, layer, x, positions, slots)
+        decoder = self._decoder
+        added = self._through(len(decoder.layers), embedded, positions, slots, mix)
+        return normed(decoder.norm, embedded, added)
+
+    def until(self, layer: int, embedded: Tensor, positions: Tensor, slots: Tensor, mix: Mix) -> Tensor:
+        """[N, hidden]: the residual stream before a layer, counted from 0; else as a call."""
+        added = self._through(layer, embedded, positions, slots, mix)
+        return embedded if added is None else embedded.add_(added)
+
+    def _through(self, layers: int, residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix) -> Tensor | None:
+        """What the last of the first `layers` layers gave, still to be added to `residual`; None: nothing is."""
+        if self._layers and (self._bitwise or len(residual) <= Narrow.MOST):
+            self._narrow(self._layers[:layers], residual, positions, slots, mix)
+            return None
+        added = None
+        for index, layer in enumerate(self._decoder.layers[:layers]):
+            q = self._queries(index, layer, normed(layer.attention_norm, residual, added), positions, slots)
             attended = layer.output(mix(index, q).flatten(1))
-            x = _norm(attended, layer.mlp_norm, residual)
-            x = _norm(layer.down(silu_mul(layer.gate_up(x))), following, residual)
-        return x
+            added = layer.down(silu_mul(layer.gate_up(normed(layer.mlp_norm, residual, attended))))
+        return added
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[N, vocab] of what a call returned, [N, hidden]."""
@@ -80,9 +89,7 @@ class FusedForward:
             norm=weight, eps=eps, positions=positions,
         )  # fmt: skip
 
-    def _narrow(
-        self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix
-    ) -> Tensor:
+    def _narrow(self, layers: list[NarrowLayer], residual: Tensor, positions: Tensor, slots: Tensor, mix: Mix) -> None:
         narrow, pool, heads = self._launches(len(residual)), self._pool, self._decoder.spec.heads
         for index, layer in enumerate(layers):
             first, second = layer.attention_norm, layer.mlp_norm
@@ -92,7 +99,6 @@ class FusedForward:
             )  # fmt: skip
             narrow.output(mix(index, q).flatten(1), layer.output, residual)
             narrow.down(narrow.gated(residual, second.weight, second.eps, layer.gate_up), layer.down, residual)
-        return _norm(residual, self._decoder.norm)
 
     def _launches(self, tokens: int) -> Narrow:
         """Kept, for graphs hold on to their buffers."""
@@ -104,5 +110,8 @@ class FusedForward:
         return self._narrows[key]
 
 
-def _norm(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
-    return rms_norm(x, norm.weight, norm.eps, residual)
+def normed(norm: Norm, residual: Tensor, added: Tensor | None) -> Tensor:
+    """The normed [N, hidden] of the residual stream; `added` is first added to it, in place."""
+    if added is None:
+        return rms_norm(residual, norm.weight, norm.eps)
+    return rms_norm(added, norm.weight, norm.eps, residual)

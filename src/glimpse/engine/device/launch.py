@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from glimpse.attention.triton.mixed import Want
+from glimpse.engine.device.block_launch import BlockLauncher, BlockMove, BlockShape
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Ran
 from glimpse.engine.device.kept import Kept
@@ -36,6 +37,7 @@ class Launcher:
         self._core, self._capacity, self._exact = core, core.rows.size, exact
         self.graphs = Graphs(core.decoder.device, core.quiet)
         self._trees = TreeLauncher(core, core.trees) if core.trees else None
+        self._blocks = BlockLauncher(core, core.blocks) if core.blocks else None
         self._works: Kept[tuple[int, int], Work] = Kept(WORKS, lambda key: Work(core, *key), self._drop)
         self._mixed: Kept[tuple[str, int, int, int], Mixed] = Kept(WORKS, lambda key: Mixed(core, *key[1:]), self._drop)
 
@@ -69,6 +71,12 @@ class Launcher:
         if self._trees is None:
             raise GlimpseError("these rows verify chains only")
         return self._trees.run(move, self.graphs)
+
+    def blocks(self, move: BlockMove) -> tuple[Ran, BlockShape]:
+        """Verifies the rows' blocks and makes the next; what it ran as. Raises GlimpseError where rows have none."""
+        if self._blocks is None:
+            raise GlimpseError("no mask tokens ride on these rows")
+        return self._blocks.run(move, self._bucket(len(move.riding)), self.queries(move.drafted), self.graphs)
 
     def tokens(self, wants: Sequence[Want], pending: Sequence[int]) -> int:
         """The tokens of a mixed step that is launched for such rows."""

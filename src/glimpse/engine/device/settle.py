@@ -9,6 +9,8 @@ import numpy as np
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
+from glimpse.engine.device.block_launch import BlockMove
+from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.mail import Letter, Mark
 from glimpse.engine.device.seats import Seat
@@ -47,6 +49,8 @@ class Launched:
     arrived: Mark
     trees: TreeMove | None = None
     """The trees that were verified."""
+    blocks: BlockMove | None = None
+    """The mask groups that rode."""
     asked: bool = False
     """The host was asked for drafts, and nothing was in flight meanwhile."""
 
@@ -98,10 +102,13 @@ def steps_of(launched: Launched) -> Iterator[Seen]:
 class DeviceSettler:
     """Turns reports into output."""
 
-    def __init__(self, parts: Parts, *, drafts: bool, waits: bool, trees: TreeReader | None = None) -> None:
+    def __init__(
+        self, parts: Parts, *, drafts: bool, waits: bool, trees: TreeReader | None = None,
+        blocks: BlockReader | None = None,
+    ) -> None:  # fmt: skip
         """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step; `waits`: it waits for
-        the host's drafts; `trees`: where these are trees."""
-        self._parts, self._drafts, self._waits, self._trees = parts, drafts, waits, trees
+        the host's drafts; `trees`: where these are trees; `blocks`: where mask tokens make them."""
+        self._parts, self._drafts, self._waits, self._trees, self._blocks = parts, drafts, waits, trees, blocks
         self._mirror = Mirror(parts.rows)
         self.watch: Watch | None = None
         self.doubtful = False
@@ -126,6 +133,10 @@ class DeviceSettler:
                 if not seat.request.finished:
                     progress += self._commit(launched, row, seat, outcomes)
             self._learn(outcomes)
+            if self._blocks:
+                self._blocks.learn(outcomes)
+                if launched.blocks:
+                    self._blocks.arrived(launched.blocks, [seat.slot for seat in launched.seats], outcomes)
         return progress
 
     def _count(self, launched: Launched) -> None:

@@ -9,6 +9,7 @@ import torch
 from glimpse.attention.triton.mixed import Want
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
+from glimpse.engine.device.block_launch import BlockMove, BlockShape
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mark
@@ -17,6 +18,9 @@ from glimpse.engine.device.pace import Move
 from glimpse.engine.device.settle import Timed
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.pacing.costs import StepLoad
+
+AnyMove = Move | Mixture | TreeMove | BlockMove
+"""What a pace can say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Given:
     steps: int
     timed: tuple[Timed, ...]
     trees: TreeMove | None = None
+    blocks: BlockMove | None = None
 
 
 class Steps:
@@ -36,10 +41,12 @@ class Steps:
     def __init__(self, launcher: Launcher, budget: RecallBudget, device: torch.device) -> None:
         self._launcher, self._budget, self._device = launcher, budget, device
 
-    def launch(self, move: Move | Mixture | TreeMove, view: RowView) -> Given:
+    def launch(self, move: AnyMove, view: RowView) -> Given:
         """One step of these rows, or a round."""
         if isinstance(move, TreeMove):
             return self._trees(move, view)
+        if isinstance(move, BlockMove):
+            return self._blocks(move, view)
         return self._mixed(move, view) if isinstance(move, Mixture) else self._alike(move, view)
 
     def _alike(self, move: Move, view: RowView) -> Given:
@@ -66,6 +73,12 @@ class Steps:
         ran, tokens = self._launcher.trees(move)
         timed = Timed(begun, Mark(self._device), _tree_load(move, tokens, _lengths(view)), 1)
         return Given(ran, True, 1, (timed,), move)
+
+    def _blocks(self, move: BlockMove, view: RowView) -> Given:
+        begun = Mark(self._device)
+        ran, shape = self._launcher.blocks(move)
+        timed = Timed(begun, Mark(self._device), _block_load(shape, _lengths(view)), 1)
+        return Given(ran, True, 1, (timed,), blocks=move)
 
     def _draft_load(self, lengths: list[int]) -> StepLoad:
         return StepLoad(draft_tokens=len(lengths), draft_kv=sum(map(self._budget.positions, lengths)))
@@ -105,3 +118,12 @@ def _tree_load(move: TreeMove, tokens: int, lengths: list[int]) -> StepLoad:
         full_kv=sum(lengths) + sum(move.drafted),
         pairs=sum((drafted + 1) * length for drafted, length in zip(move.drafted, lengths, strict=True)),
     )
+
+
+def _block_load(shape: BlockShape, lengths: list[int]) -> StepLoad:
+    """Masks as the eager engine counts them (`forward.load_of`), with those that ride for other rows' sake."""
+    tokens, read = len(lengths) * shape.queries, sum(lengths)
+    return StepLoad(
+        full_tokens=tokens, full_kv=read + tokens - len(lengths), pairs=shape.queries * read,
+        draft_tokens=len(lengths) * shape.masks, draft_kv=shape.groups * read, rounds=1,
+    )  # fmt: skip
