@@ -84,6 +84,7 @@ def test_rows_that_draft_for_themselves_are_planned_apart_and_asked_for_importan
     drafter.admit(view)
     drafter.choose(0, SELF)
     drafter.choose(1, "racer")
+    drafter.plan(view.pick([False, True]), [4])
     assert drafter.at_once(view) == [False, True]
     assert drafter.importance_of(0) > 0
     assert drafter.importance_of(1) == 0
@@ -92,8 +93,26 @@ def test_rows_that_draft_for_themselves_are_planned_apart_and_asked_for_importan
     assert drafter.wants_successors
     drafter.choose(1, "lookup")
     assert not drafter.wants_successors
-    drafter.listen(1, "racer", True)
+    drafter.listen(view, 1, "racer")
     assert drafter.wants_successors
+    assert [drafter.recycles(slot) for slot in view.slots] == [False, True]
+    drafter.ignore(1, "racer")
+    assert not drafter.wants_successors
+
+
+def test_in_a_batch_a_source_is_made_when_it_is_needed_and_reads_all_there_is():
+    text = [1, 2, 3, 4, 1, 2]
+    alone, pair = built(), built()
+    rows = rows_of(text), rows_of(text, text)
+    for drafter, view in zip((alone, pair), rows, strict=True):
+        drafter.admit(view)
+    assert set(alone._rows[0].readers) == set(HOST)
+    assert not pair._rows[0].readers
+    pair.choose(1, "lookup")
+    first = pair.plan(rows[1].pick([False, True]), [2])
+    alone.choose(0, "lookup")
+    assert first.tokens.tolist() == alone.plan(rows[0], [2]).tokens.tolist() == [3, 4]
+    assert set(pair._rows[1].readers) == {"lookup"}
 
 
 def test_what_a_row_wrote_goes_into_the_store_and_nothing_else_stays():

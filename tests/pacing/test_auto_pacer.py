@@ -18,19 +18,14 @@ from glimpse.drafting.auto import PLAIN
 from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.none import NoDrafter
 from glimpse.errors import ArgumentError
-from glimpse.pacing.auto import STRETCH, AutoPacer
+from glimpse.pacing.auto import AutoPacer
+from glimpse.pacing.auto_lookout import STRETCH
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.pacer import PaceContext
 
 VOCAB = 20_000
-
-
-@pytest.fixture(autouse=True)
-def still(monkeypatch):
-    clock = SimpleNamespace(perf_counter=lambda: 0.0)
-    for room in ("pacing", "drafting"):
-        monkeypatch.setattr(f"glimpse.{room}.auto.time", clock)
+pytestmark = pytest.mark.usefixtures("still")
 
 
 def answer(prompt: list[int], output: list[int]) -> Answer:
@@ -84,7 +79,7 @@ def test_shadows_wait_for_credit(monkeypatch):
     """A clock that makes each look at it cost a millisecond: shadows may not take more than their share."""
     seconds = iter(range(10**9))
     clock = SimpleNamespace(perf_counter=lambda: 1e-3 * next(seconds))
-    monkeypatch.setattr("glimpse.pacing.auto.time", clock)
+    monkeypatch.setattr("glimpse.pacing.auto_lookout.time", clock)
     begun = []
     monkeypatch.setattr("glimpse.pacing.auto_shadow.Shadow.wake", lambda self, reader: begun.append(reader))
     tokens = 400

@@ -62,7 +62,8 @@ class Reader:
 
 @dataclass(slots=True)
 class _Row:
-    readers: dict[str, Reader]
+    readers: dict[str, Reader] = field(default_factory=dict)
+    """Of the sources that have been needed so far."""
     choice: str = PLAIN
     listening: set[str] = field(default_factory=set)
     """Sources that are scored without being used: they take over logits too."""
@@ -165,14 +166,16 @@ class AutoDrafter(Drafter):
         """Whether any row recycles logits now; where steps are captured, whether one ever may."""
         if self.on_graphs:
             return self.gives_tree
-        return any(next(self._recyclers(row), None) is not None for row in self._rows.values())
+        return any(self.recycles(slot) for slot in self._rows)
 
     def admit(self, rows: RowView) -> None:
-        """All sources read the prompts: that is cheap, and none has to do it while text is waited for."""
+        """Sources read the prompt of a request that is alone: that is cheap, and none has to do it while text is waited
+        for. In a batch, where few may ever be needed, each does when it is first asked."""
+        alone = len(rows) == 1 and not self._rows
         for slot in rows.slots:
-            self._rows[slot] = _Row({name: Reader(make(self.store)) for name, make in self._sources.items()})
-            for reader in self._rows[slot].readers.values():
-                reader.catch_up(rows.history(slot))
+            self._rows[slot] = _Row()
+            for name in self._sources if alone else ():
+                self._reader(rows, slot, name)
         if self.sparse:
             self.sparse.admit(rows)
 
@@ -188,11 +191,18 @@ class AutoDrafter(Drafter):
         """Who drafts for a row."""
         return self._rows[slot].choice
 
-    def listen(self, slot: int, name: str, on: bool) -> Reader:
-        """Whether a source that does not draft is told of logits all the same; returns it."""
-        row = self._rows[slot]
-        (row.listening.add if on else row.listening.discard)(name)
-        return row.readers[name]
+    def listen(self, rows: RowView, slot: int, name: str) -> Reader:
+        """Tells a source that does not draft of logits all the same; returns it, and it has read the prompt."""
+        self._rows[slot].listening.add(name)
+        return self._reader(rows, slot, name)
+
+    def ignore(self, slot: int, name: str) -> None:
+        """Ends that."""
+        self._rows[slot].listening.discard(name)
+
+    def recycles(self, slot: int) -> bool:
+        """Whether a row's logits are wanted."""
+        return next(self._recyclers(self._rows[slot]), None) is not None
 
     def at_once(self, rows: RowView) -> list[bool]:
         """All but the rows that draft for themselves."""
@@ -212,13 +222,15 @@ class AutoDrafter(Drafter):
         """Whole drafts, or one token a row: of rows that are all of one kind (`at_once`)."""
         if self.sparse and not all(self.at_once(rows)):
             return self.sparse.plan(rows, room)
+        readers = {slot: self._reader(rows, slot, self._rows[slot].choice) for slot in rows.slots
+                   if self._rows[slot].choice != BLOCK}  # fmt: skip
         begun, trees = time.perf_counter(), []
         for slot, depth in zip(rows.slots, room, strict=True):
-            row, most = self._rows[slot], min(self.budget, rows.rows.max_draft)
-            if self.block and row.choice == BLOCK:
+            choice, most = self._rows[slot].choice, min(self.budget, rows.rows.max_draft)
+            if self.block and choice == BLOCK:
                 trees.append(self.block.offer(rows, slot, min(most, depth)))
                 continue
-            reader = row.readers[row.choice]
+            reader = readers[slot]
             reader.catch_up(rows.history(slot))
             trees.append(reader.source.propose(most, depth))
         self.spent += time.perf_counter() - begun
@@ -250,6 +262,14 @@ class AutoDrafter(Drafter):
         for part in (self.sparse, self.block):
             if part:
                 part.retire(rows)
+
+    def _reader(self, rows: RowView, slot: int, name: str) -> Reader:
+        """A row's source; one that is new reads all there is, which is nobody's round."""
+        readers = self._rows[slot].readers
+        if name not in readers:
+            readers[name] = Reader(self._sources[name](self.store))
+            readers[name].catch_up(rows.history(slot))
+        return readers[name]
 
     @staticmethod
     def _recyclers(row: _Row) -> Iterator[RacerSource]:

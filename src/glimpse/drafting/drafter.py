@@ -241,6 +241,9 @@ class MixedDrafter(Drafter, Protocol):
     def importance_of(self, slot: int) -> int:
         """Of how many accepted queries of a row it wants the attention weights; in the place of `importance`."""
 
+    def recycles(self, slot: int) -> bool:
+        """Where it `wants_successors`: whether it wants those of this row."""
+
 
 def mixed_of(drafter: Drafter) -> MixedDrafter | None:
     """The drafter, if it is a `MixedDrafter`."""

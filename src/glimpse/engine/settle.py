@@ -12,7 +12,7 @@ from glimpse.acceptance.rule import trusts
 from glimpse.attention import RowSpec
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Outcome, PromptReader, spines_of
+from glimpse.drafting.drafter import Outcome, PromptReader, Successors, mixed_of, spines_of
 from glimpse.engine.commit import Commit
 from glimpse.engine.draft_check import tree_depth
 from glimpse.engine.forward import ForwardResult
@@ -82,8 +82,7 @@ class Settler:
         logits, importance = result.logits[plan.bounds[1] :], result.importance[plan.bounds[1] :]
         verified, judged = self._judge(plan.full, logits)
         progress, outcomes = [], []
-        wanted = self._parts.drafter.wants_successors
-        successors = successors_of(self._parts.rows, plan.full, logits) if wanted else None
+        successors = self._successors(plan.full, logits)
         for index, spec in enumerate(plan.full):
             request = self._running[spec.slot]
             if spec.slot in verified.broken:
@@ -93,9 +92,19 @@ class Settler:
             progress.append(made)
             if self._riders is not None:
                 outcome = self._riders.alight(outcome, spec, result, plan.bounds[1] + index)
-            outcomes.append(replace(outcome, successors=successors[index]) if successors else outcome)
+            outcomes.append(replace(outcome, successors=successors.get(spec.slot)))
         self._learn(outcomes)
         return progress
+
+    def _successors(self, specs: list[RowSpec], logits: list[Tensor]) -> dict[int, Successors]:
+        """By slot, of the rows whose logits the drafter wants."""
+        drafter, mixed = self._parts.drafter, mixed_of(self._parts.drafter)
+        if not drafter.wants_successors:
+            return {}
+        own = [at for at, spec in enumerate(specs) if mixed is None or mixed.recycles(spec.slot)]
+        wanted = [specs[at] for at in own]
+        found = successors_of(self._parts.rows, wanted, [logits[at] for at in own])
+        return {spec.slot: each for spec, each in zip(wanted, found, strict=True)}
 
     def _give_up(self, request: Request, slot: int, reason: str) -> list[Progress]:
         """Drops the draft of a broken row, or ends its request where there is none to blame.

@@ -3,8 +3,9 @@
 Speeds are over plain decoding, whose step is measured. A host drafter's comes from its rounds, those that ran and those
 of its shadow (`auto_shadow`); the self drafter's from the running acceptance and the prices of its rounds (`entropy`);
 that of blocks from their own rounds (`auto_block`). The choice follows `auto_choice`. Nodes of trees are priced by
-`marginal`, lengths of self-drafted chains by `entropy`. What looking costs is bounded: shadows take at most `SHARE` of
-the time, and a row that does not draft is looked at only every few tokens.
+`marginal`, lengths of self-drafted chains by `entropy`. What looking costs is bounded: shadows take a small share of
+the time (`auto_lookout`), and a row that does not draft is looked at only every few tokens. In a batch, where a token
+costs a larger part of a CPU's step, no source drafts before some row has seen that it pays (`auto_batch`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from glimpse.cache.rows import RowView
 from glimpse.drafting.auto import BLOCK, PLAIN, SELF, AutoDrafter
 from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.errors import ArgumentError
+from glimpse.pacing.auto_batch import Common
 from glimpse.pacing.auto_block import round_steps
-from glimpse.pacing.auto_choice import Chooser
-from glimpse.pacing.auto_row import STRETCH, AutoRow
+from glimpse.pacing.auto_choice import ENTER, Chooser
+from glimpse.pacing.auto_lookout import Lookout
+from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
@@ -30,14 +33,11 @@ from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
+WARY = 4
+"""Times that drafting counts as not having paid for a row of a batch. What nodes cost there is a guess at first, and
+what one row saves is worth its share of a step only where another request waits for its place."""
 LOOK = 8
 """Tokens between looks at a row's choice."""
-SHARE = 0.006
-"""Of the decoding time may go into shadows."""
-SENTINEL = 0.25
-"""Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
-SENTRY = "suffix"
-"""Its name; where there is no such candidate the first one does it."""
 APART = (PLAIN, SELF, BLOCK)
 """Candidates that are no source on the host, and so have no shadow."""
 HOPE = 0.92
@@ -63,9 +63,10 @@ class AutoPacer(Pacer):
         self._rows: dict[int, AutoRow] = {}
         self._host, self._spent, self._seen = 0.0, 0.0, 0.0
         """Seconds of the host: a row's round, its moving average; all rounds so far; those of the steps before."""
-        self._idle, self._looked = 0.0, 0.0
+        self._idle = 0.0
         """Seconds of the host in a step that verified nothing, their moving average: what is measured as a plain step
-        holds them, and plain decoding is without. And what shadows took since the last step."""
+        holds them, and plain decoding is without."""
+        self._lookout, self._common, self._watched = Lookout(), Common(self._rows), 0.0
 
     @classmethod
     def build(cls, context: PaceContext) -> AutoPacer:
@@ -92,22 +93,26 @@ class AutoPacer(Pacer):
         return self._trees.plain_is_unknown
 
     def admit(self, rows: RowView) -> None:
-        """The first choice: the best by the guesses, and by the prices of self drafting at this length."""
+        """The first choice of a request that is alone: the best by the guesses, and by the prices of self drafting at
+        this length. Others decode plainly until the first look, which knows the batch."""
         self._trees.admit(rows)
         self._chains.admit(rows)
+        alone = not self._crowded(len(rows) + len(self._rows))
+        if not self._rows:
+            self._lookout.open()
         for slot in rows.slots:
             names = [name for name in self.drafter.candidates if name not in APART]
             row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names})
-            speeds = self._speeds(rows.rows_of(slot), row)
-            row.chooser = Chooser(max(speeds, key=lambda name: speeds[name]))
             self._rows[slot] = row
-            self._take(slot, row.chooser.current)
+            if alone:
+                self._open(slot, self._speeds(rows.rows_of(slot), row))
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Rows choose, then draft, verify or decode plainly."""
         for slot in rows.slots:
             self._rows[slot].asked = True
         decided = self._trees.decide(rows, room)
+        self._common.step()
         drafted = rows.column(rows.rows.draft_len)
         if not any(drafted) and self._trees.plain_is_unknown:
             return Decisions([Action.PLAIN] * len(rows), [0] * len(rows))
@@ -145,7 +150,7 @@ class AutoPacer(Pacer):
             if row.market is not None and outcome.tokens:
                 if row.asked:
                     self._score(rows, row, row.market, outcome)
-                self._follow(row, row.market, outcome)
+                self._lookout.follow(self.drafter, outcome.slot, row, outcome.tokens, row.market, self._host)
             row.asked = False
 
     def retire(self, rows: RowView) -> None:
@@ -169,8 +174,12 @@ class AutoPacer(Pacer):
     def _look(self, rows: RowView, slot: int, length: int) -> Choice | None:
         """Prices, shadows and perhaps a change of the row's choice; what there is to explain."""
         row, position = self._rows[slot], length - int(rows.rows.prompt_len[slot])
+        crowded = self._crowded(len(rows))
+        if crowded and not row.told:
+            # It may have been alone when it came.
+            self._open(slot, {PLAIN: 1.0})
         if not row.awake:
-            self._wake(rows, slot, row)
+            self._lookout.wake(self.drafter, rows, slot, self._rows)
         if position < row.next_look and row.market is not None:
             return None
         row.next_look = position + LOOK
@@ -178,14 +187,24 @@ class AutoPacer(Pacer):
         row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
         self._hope(slot, row, position, length)
         row.compare()
+        if crowded:
+            self._common.tell(row)
         speeds = self._speeds(rows.rows_of(slot), row)
-        changed = row.chooser.decide(position, speeds)
+        changed = row.told and row.chooser.decide(position, speeds)
         if changed:
             self._take(slot, row.chooser.current)
+        elif not row.told and crowded:
+            row.chooser.failures = WARY
+            self._open(slot, speeds, least=ENTER)
         if not changed and row.told:
             return None
         row.told = True
         return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
+
+    def _crowded(self, rows: int) -> bool:
+        """Whether drafts have to prove themselves first. On a GPU, where steps of a few rows wait for memory, a node
+        costs as little in a batch as alone."""
+        return rows > 1 and not self.drafter.on_graphs
 
     def _hope(self, slot: int, row: AutoRow, position: int, length: int) -> None:
         """Those without a shadow are thought well of, blocks at the first look and all of them at a trial."""
@@ -204,11 +223,17 @@ class AutoPacer(Pacer):
             speeds[BLOCK] = row.blocks.score.speed
         return speeds
 
+    def _open(self, slot: int, speeds: dict[str, float], *, least: float = 0.0) -> None:
+        """The first choice: the fastest, if it is faster than `least`."""
+        best = max(speeds, key=lambda name: speeds[name])
+        chooser = self._rows[slot].chooser
+        chooser.current = best if speeds[best] > least else PLAIN
+        self._take(slot, chooser.current)
+
     def _take(self, slot: int, name: str) -> None:
         row = self._rows[slot]
         if name in row.shadows:
             row.shadows[name].sleep()
-            self.drafter.listen(slot, name, False)
             self._trees.adopt(slot, row.shadows[name].trust)
         elif name == BLOCK:
             self._trees.adopt(slot, row.blocks.trust)
@@ -232,45 +257,7 @@ class AutoPacer(Pacer):
             row.shadows[name].score.add(len(outcome.tokens), taken)
         if name != PLAIN:
             row.chooser.book(len(outcome.tokens), taken)
-        row.credit += SHARE * market.steps(outcome.drafted, 0.0) * market.plain
-
-    def _wake(self, rows: RowView, slot: int, row: AutoRow) -> None:
-        """All shadows where there is credit for them; where nobody drafts and there is less, the sentinel."""
-        begun, names = time.perf_counter(), [name for name in row.shadows if name != row.chooser.current]
-        row.alone = row.credit < row.stretch
-        if row.alone and (row.chooser.current != PLAIN or row.credit < SENTINEL * row.stretch):
-            return
-        row.awake, row.cost = STRETCH, 0.0
-        for name in self._sentinel(names) if row.alone else names:
-            reader = self.drafter.listen(slot, name, True)
-            reader.catch_up(rows.history(slot))
-            row.shadows[name].wake(reader)
-        self._charge(row, time.perf_counter() - begun)
-
-    @staticmethod
-    def _sentinel(names: list[str]) -> list[str]:
-        return [SENTRY] if SENTRY in names else names[:1]
-
-    def _follow(self, row: AutoRow, market: Market, outcome: Outcome) -> None:
-        if not row.awake:
-            return
-        begun = time.perf_counter()
-        for shadow in row.shadows.values():
-            shadow.follow(outcome.tokens, market, self._host)
-        row.awake = max(0, row.awake - len(outcome.tokens))
-        if not row.awake:
-            row.next_look = 0
-            for name, shadow in row.shadows.items():
-                shadow.sleep()
-                self.drafter.listen(outcome.slot, name, False)
-        self._charge(row, time.perf_counter() - begun)
-        if not row.awake and not row.alone:
-            row.stretch = row.cost
-
-    def _charge(self, row: AutoRow, seconds: float) -> None:
-        row.credit -= seconds
-        row.cost += seconds
-        self._looked += seconds
+        self._lookout.earn(market.steps(outcome.drafted, 0.0) * market.plain, crowded=self._crowded(len(rows)))
 
     def _time_host(self, rounds: int, *, plain: bool) -> None:
         """What a row's round takes on the host, of what was spent since the last step."""
@@ -278,6 +265,6 @@ class AutoPacer(Pacer):
         new, self._seen = spent - self._seen, spent
         if rounds:
             self._host += 0.1 * (new / rounds - self._host) if self._host else new / rounds
+        looked, self._watched = self._lookout.looked - self._watched, self._lookout.looked
         if plain and not self.drafter.on_graphs:
-            self._idle += 0.2 * (new + self._looked - self._idle)
-        self._looked = 0.0
+            self._idle += 0.2 * (new + looked - self._idle)

@@ -8,8 +8,6 @@ from glimpse.pacing.auto_block import Blocks
 from glimpse.pacing.auto_choice import Chooser
 from glimpse.pacing.auto_shadow import Market, Shadow
 
-STRETCH, STRETCH_SECONDS = 16, 0.004
-"""Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
 TRIAL = 768
 """Tokens after which who cannot be shadowed is thought well of again; twice as many each time that it fails."""
 
@@ -26,13 +24,11 @@ class AutoRow:
     asked: bool = False
     """It has been decided on since its last outcome. A GPU's engine leaves that out while drafts bring little."""
     told: bool = False
-    """Its first choice has been explained."""
+    """Its first choice has been made in sight of the batch, and explained."""
     awake: int = 0
     """Tokens that its shadows still follow."""
-    credit: float = STRETCH_SECONDS
-    """Seconds that shadows may take."""
-    stretch: float = STRETCH_SECONDS
-    """What the last stretch of all of them took."""
+    stretches: int = 0
+    """How often its shadows have followed so far."""
     alone: bool = False
     """Only the sentinel is awake."""
     cost: float = 0.0
@@ -56,5 +52,5 @@ class AutoRow:
         if self.anchor and not self.awake:
             for shadow in self.shadows.values():
                 if shadow is not own:
-                    shadow.score.tokens *= own.score.speed / self.anchor
+                    shadow.score.scale(own.score.speed / self.anchor)
         self.anchor = own.score.speed

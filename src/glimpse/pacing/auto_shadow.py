@@ -48,20 +48,25 @@ class Score:
 
     guess: float
     tokens: float = 0.0
+    """Seen, without the guess."""
     steps: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.tokens, self.steps = self.guess * PRIOR_TOKENS, float(PRIOR_TOKENS)
+    weight: float = float(PRIOR_TOKENS)
+    """Plain steps that the guess is still worth."""
 
     def add(self, tokens: int, steps: float) -> None:
         """A round that gave so many tokens in the time of so many plain steps."""
         keep = 0.5 ** (tokens / HALF_LIFE)
         self.tokens, self.steps = keep * self.tokens + tokens, keep * self.steps + steps
+        self.weight *= keep
+
+    def scale(self, factor: float) -> None:
+        """What was seen was so much better or worse than it would be now."""
+        self.tokens, self.guess = factor * self.tokens, factor * self.guess
 
     @property
     def speed(self) -> float:
         """Over plain decoding."""
-        return self.tokens / self.steps
+        return (self.tokens + self.guess * self.weight) / (self.steps + self.weight)
 
 
 @dataclass(slots=True)
