@@ -12,7 +12,7 @@ export PYTHON TORCH_INDEX
 BIN := .venv/bin
 SETUP := @bash tools/venv.sh
 
-.PHONY: help demo test lint format types contract bench prove venv clean
+.PHONY: help demo test lint format types contract bench prove server venv clean
 .NOTPARALLEL:
 
 help:  ## this list
@@ -52,6 +52,9 @@ bench:  ## plain and drafted decoding of a small cell in turn, against floors; w
 prove:  ## the full grids on the real model (long); writes benchmarks/results/*.json
 	$(SETUP) dev
 	$(BIN)/python -m benchmarks.prove
+
+server:  ## add to .venv what glimpse serve, --json-schema and --regex need
+	$(SETUP) server
 
 venv:  ## only make .venv, with what the tests need
 	$(SETUP) dev

@@ -306,3 +306,8 @@ def test_outputs_that_ended_are_kept_where_another_broke_off(llm):
     first, second, third = caught.value.outputs
     assert second is None
     assert (first.token_ids, third.token_ids) == (right[0].token_ids, right[1].token_ids)
+
+
+def test_bitwise_is_refused_before_a_model_is_opened():
+    with pytest.raises(ArgumentError, match="exact 'bitwise' needs a CUDA GPU"):
+        LLM("no/such/model", device="cpu", exact="bitwise")

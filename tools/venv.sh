@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings .venv up to date with pinned versions: `tools/venv.sh core` for using Glimpse, `tools/venv.sh dev` for tests too.
+# Brings .venv up to date with pinned versions: `tools/venv.sh core` for using Glimpse, `server` for serving too, `dev` for tests.
 # Safe to run again at any time: what is there is kept, what an interrupted run left half-made is built anew.
 #
 # PYTHON       the interpreter to build with (default: python3)
@@ -102,9 +102,10 @@ make_venv
 step torch install_torch
 case $WANTED in
     core) step core install_glimpse "Glimpse needs" . ;;
+    server) step server install_glimpse "the server needs" '.[serve]' ;;
     dev)
         step triton install_triton  # before xgrammar would take any
         step dev install_glimpse "the tests need" '.[dev]'
         ;;
-    *) fail "unknown set '$WANTED': core or dev" ;;
+    *) fail "unknown set '$WANTED': core, server or dev" ;;
 esac

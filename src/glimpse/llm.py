@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from glimpse.compare import comparison, divergence_margin, with_prefill
-from glimpse.engine.build import build_engine, check_names, refuse_unused
+from glimpse.engine.build import build_engine, check_names, refuse_bitwise, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
 from glimpse.engine.finish import chunk_of, output_of
@@ -113,6 +113,7 @@ class LLM:
             torch.set_num_threads(machine.threads)
         hear = progress or _silent
         where = place(machine.device)
+        refuse_bitwise(options, where.device)
         if where.warn:
             warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
         loaded = open_loaded(model, machine, where.device, lambda done, total: hear("weights", done, total))

@@ -12,7 +12,7 @@ def test_every_choice_is_a_line_with_its_numbers(glimpse, command, where):
     ran = glimpse(command, *ASKED, "--explain")
     assert ran.code == 0
     lines = [line.split() for line in getattr(ran, where).splitlines()]
-    assert ["from", "token", "drafter", "plain", "step", "none", "suffix"] in lines
+    assert ["token", "drafter", "plain", "none", "suffix"] in lines
     assert ["1", "suffix", "20.0", "ms", "1.00×", "1.11×"] in lines
     assert ["27", "none", "20.0", "ms", "1.00×", "0.93×"] in lines
     assert getattr(ran, where).count("because of the GPU") == 1
@@ -24,7 +24,7 @@ def test_where_no_drafter_is_named_it_is_auto_and_may_be_explained(glimpse):
 
 
 def test_unasked_it_is_in_the_json_only(glimpse):
-    assert "from token" not in glimpse("generate", *ASKED).err
+    assert "chosen from a token on" not in glimpse("generate", *ASKED).err
     choices = glimpse("generate", *ASKED, "--json").json()["speculation"]["choices"]
     assert choices[1] == {"position": 27, "drafter": "none", "expected": {"none": 1.0, "suffix": 0.93},
                           "plain_ms": 20.0, "note": "because of the GPU"}  # fmt: skip

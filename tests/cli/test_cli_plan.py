@@ -42,6 +42,15 @@ def test_plan_in_words(capsys):
     assert "a plain step, by the device table" in out
 
 
+def test_a_question_mark_lists_the_devices_that_are_known(capsys):
+    code, out, err = _run(capsys, *["plan", "--device", "?"])
+    assert (code, err) == (0, "")
+    assert out.startswith("h200 ")
+    assert "rtx-4090" in out
+    code, out, _ = _run(capsys, *["plan", "--device", "?", "--json"])
+    assert (code, "cpu-2-cores" in json.loads(out)["devices"]) == (0, True)
+
+
 def test_plan_says_where_its_figures_are_floors(capsys):
     code, out, err = _run(capsys, *["plan", "--context", "4096", "--device", "cpu-2-cores"])
     assert (code, err) == (0, "")

@@ -39,7 +39,7 @@ def test_models_without_the_demo_model(cache, capsys):
 def test_doctor_finds_a_sound_machine(cache, capsys):
     code, result = _json(capsys, "doctor")
     assert (code, result["healthy"]) == (0, True)
-    named = {"python", "torch", "transformers", "threads", "oneDNN", "GPU", "triton", "device"}
+    named = {"python", "torch", "transformers", "threads", "oneDNN", "GPU", "triton", "device", "server"}
     named |= {"cache folder", "demo model"}
     assert set(result["checks"]) == named
     assert app.run(["doctor"]) == 0

@@ -33,6 +33,7 @@ def test_an_adapter_is_trained_and_used(capsys, tiny_folder, texts, tmp_path):
     value = json.loads(stdout)
     assert (code, value["done"]) == (0, True)
     assert [point["step"] for point in value["points"]] == [2, 4]
+    assert "training: 4 steps of 1 x 24 tokens; a line every 2 steps" in err
     assert "step 4 of 4: loss" in err
     assert len((tmp_path / "adapter.safetensors.log").read_text().splitlines()) == 2
     prompt = ["--prompt", "the rain", "--no-chat", "--max-tokens", "12", "--temperature", "0", "--device", "cpu"]

@@ -130,6 +130,19 @@ def _device() -> Finding:
     return Finding("device", f"auto is {found.device}: {found.reason}")
 
 
+def _server() -> Finding:
+    from importlib.util import find_spec
+
+    from glimpse.serve import missing
+
+    absent = missing() + [name for name in ("xgrammar",) if find_spec(name) is None]
+    if not absent:
+        return Finding("server", "all that glimpse serve, --json-schema and --regex need is here")
+    return Finding(
+        "server", f"no {', '.join(absent)}: only glimpse serve, --json-schema and --regex need the extra serve"
+    )
+
+
 def _triton() -> Finding:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -160,6 +173,6 @@ def _at_least(version: str, wanted: tuple[int, int]) -> bool:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    _python, _torch, _transformers, _threads, _packing, _gpu, _triton, _device, _cache_folder, _demo_model,
+    _python, _torch, _transformers, _threads, _packing, _gpu, _triton, _device, _server, _cache_folder, _demo_model,
 )  # fmt: skip
 """In the order they are printed."""

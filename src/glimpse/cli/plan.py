@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -15,9 +15,11 @@ from glimpse.cli.options import OutputOptions, option
 from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
 
-    from glimpse.planning import Advice, Plan, Setting
+    from glimpse.planning import Advice, Device, Plan, Setting
 
 _PANEL = "What is asked about"
 _ACCEPTANCES = ("0.8", "0.9", "0.94:0.86")
@@ -64,8 +66,11 @@ class PlanOptions:
 def plan(options: PlanOptions, output: OutputOptions) -> int:
     """Predict what drafting is worth, before anything runs: draft cost, best length, speedup, memory."""
     with jsonout.kept_clean(output.json) as stdout:
-        from glimpse.planning import advise, make_plan, parse_acceptance
+        from glimpse.planning import DEVICES, advise, make_plan, parse_acceptance
 
+        if options.device == "?":
+            _list(DEVICES, output, stdout)
+            return DONE
         acceptances = [parse_acceptance(text) for text in options.acceptance or _ACCEPTANCES]
         found = make_plan(_setting(options), acceptances)
         advice = advise(found)
@@ -74,6 +79,17 @@ def plan(options: PlanOptions, output: OutputOptions) -> int:
         else:
             report.show(*_lines(options.model, found, advice))
     return DONE
+
+
+def _list(devices: Mapping[str, Device], output: OutputOptions, stdout: TextIO) -> None:
+    """The devices that are known, and where their figures come from."""
+    if output.json:
+        jsonout.emit({"devices": {name: device.source for name, device in devices.items()}}, stdout)
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, device in devices.items():
+        table.add_row(name, Text(device.source, style="dim"))
+    report.show(table, "any other: run glimpse calibrate there, and give the file that it names")
 
 
 def _setting(options: PlanOptions) -> Setting:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from glimpse.speculation import Speculation
 
 _BAR = 24
+_FILE_WIDTH = 200
+"""Columns of what is no terminal."""
 _NEUTRAL: Mapping[str, object] = {
     "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0,
@@ -30,8 +32,7 @@ _TELLING = (
 def of_output(output: GenerationOutput, *, explain: bool = False) -> RenderableType:
     """The report of one text; `explain`: with what drafter auto chose."""
     lines: list[RenderableType] = [Text(ending(output)), Text(speed(output))]
-    if output.speculation.drafted:
-        lines += [Text(drafting(output.speculation)), by_position(output.speculation.acceptance_by_position)]
+    lines += drafts(output.speculation)
     if output.speculation.lossy is not None:
         lines.append(Text(straying(output), style="yellow"))
     if explain:
@@ -47,7 +48,8 @@ def ending(output: GenerationOutput) -> str:
     if output.stop_reason is not None:
         why += f" at {output.stop_reason!r}"
     return (
-        f"{output.usage.completion_tokens:,} tokens after a prompt of {output.usage.prompt_tokens:,} · ended by {why}"
+        f"{_count(output.usage.completion_tokens, 'token')} after a prompt of {output.usage.prompt_tokens:,} · "
+        f"ended by {why}"
     )
 
 
@@ -58,14 +60,30 @@ def speed(output: GenerationOutput) -> str:
     return f"prefill {timing.prefill_s:.2f} s · decode {timing.decode_s:.2f} s · {rate}"
 
 
+def drafts(speculation: Speculation) -> list[RenderableType]:
+    """Who drafted and what became of it; that nothing was drafted, where somebody might have."""
+    if speculation.drafted:
+        return [Text(drafting(speculation)), by_position(speculation.acceptance_by_position)]
+    if speculation.drafter in ("", "none") or not speculation.plain_steps or speculation.trusted:
+        return []
+    return [Text(f"{_who(speculation)} · nothing was drafted: {_count(speculation.plain_steps, 'plain step')}")]
+
+
 def drafting(speculation: Speculation) -> str:
     """Who drafted, and how much of it was accepted."""
-    who = f"drafter {speculation.drafter} · pacer {speculation.pacer} · acceptance {speculation.acceptance}"
     return (
-        f"{who} · {speculation.accepted:,} of {speculation.drafted:,} drafted tokens accepted in "
-        f"{speculation.rounds:,} rounds, {speculation.mean_accepted_length:.2f} tokens a round with the target's own; "
-        f"{speculation.plain_steps:,} plain steps"
+        f"{_who(speculation)} · {speculation.accepted:,} of {_count(speculation.drafted, 'drafted token')} accepted in "
+        f"{_count(speculation.rounds, 'round')}, {speculation.mean_accepted_length:.2f} tokens a round with the "
+        f"target's own; {_count(speculation.plain_steps, 'plain step')}"
     )
+
+
+def _who(speculation: Speculation) -> str:
+    return f"drafter {speculation.drafter} · pacer {speculation.pacer} · acceptance {speculation.acceptance}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def straying(output: GenerationOutput) -> str:
@@ -102,16 +120,17 @@ def choices(speculation: Speculation) -> list[RenderableType]:
     """Who drafted from which token on, and the speeds over plain decoding that were expected then."""
     if not speculation.choices:
         return [Text("nobody was chosen: the text ended before drafting could begin")]
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 1))  # the names of all candidates go into 80 columns
     names = list(speculation.choices[0].expected)
     for place in range(3 + len(names)):
         table.add_column(justify="left" if place == 1 else "right")
-    table.add_row("from token", "drafter", "plain step", *names, style="dim")
+    table.add_row("token", "drafter", "plain", *names, style="dim")
     for choice in speculation.choices:
         speeds = [f"{choice.expected[name]:.2f}×" for name in names]
         table.add_row(f"{choice.position:,}", choice.drafter, f"{1e3 * choice.plain_s:.1f} ms", *speeds)
     notes = dict.fromkeys(choice.note for choice in speculation.choices if choice.note)
-    return [Text("chosen, and the speed over plain decoding that was expected of each then:"), table, *map(Text, notes)]
+    said = Text("chosen from a token on, with the speeds over plain decoding expected then:")
+    return [said, table, *map(Text, notes)]
 
 
 def telling(settings: Mapping[str, Any]) -> str:
@@ -130,7 +149,9 @@ def _why(name: str, value: object) -> str:
 def show(*parts: RenderableType, stderr: bool = False) -> None:
     """Print parts of a report, one below the other."""
     console = Console(stderr=stderr, highlight=False, emoji=False)
-    # On a terminal lines break between words; elsewhere a line stays a line.
+    # On a terminal lines break between words; elsewhere a line stays a line, and tables have room.
     console.soft_wrap = not console.is_terminal
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
     for part in parts:
         console.print(part, markup=False)

@@ -99,5 +99,7 @@ class SamplingOptions:
             raise ArgumentError("--json-schema and --regex: a text meets one of them; leave the other out")
         try:
             return {"json_schema": json.loads(Path(file).read_text(encoding="utf-8"))}
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
+            raise ArgumentError(f"--json-schema {file!r} cannot be read: {error.strerror or error}") from error
+        except (ValueError, RecursionError) as error:
             raise ArgumentError(f"--json-schema {file!r} cannot be read as JSON: {error}") from error

@@ -17,6 +17,7 @@ from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
     from glimpse.training.loop import Point, Trainer
+    from glimpse.training.recipe import Recipe
 
 train = typer.Typer(name="train", help="Train what a drafter needs.", no_args_is_help=True)
 _WHAT, _RECIPE, _RUN = "What is trained", "Recipe", "The run"
@@ -31,11 +32,19 @@ class BlockOptions:
     ] = "demo"
     text: Annotated[
         str | None,
-        option(_WHAT, "A folder of UTF-8 texts, and of .npy files with token ids (the model's outputs).", "--text"),
+        option(
+            _WHAT,
+            "Required: a folder of UTF-8 texts, and .npy files of token ids (the model's outputs).",
+            "--text",
+        ),
     ] = None
     out: Annotated[
         str | None,
-        option(_WHAT, "The adapter; beside it .log and .state, from which the same command goes on.", "--out"),
+        option(
+            _WHAT,
+            "Required: the adapter's file; beside it .log and .state, by which the same command goes on.",
+            "--out",
+        ),
     ] = None
     dtype: Annotated[
         str | None, option(_WHAT, "float32, bfloat16, or auto: bfloat16 on a GPU, else float32.", "--dtype")
@@ -83,13 +92,17 @@ def train_block(options: BlockOptions, recipe: RecipeOptions, output: OutputOpti
             if not output.quiet:
                 complain(_line(point, trainer.recipe.steps))
 
-        done = trainer.run(hear, every=options.every or 100, seconds=options.minutes and 60 * options.minutes)
+        every = options.every or 100
+        if not output.quiet:
+            complain(_begun(trainer.recipe, every))
+        done = trainer.run(hear, every=every, seconds=options.minutes and 60 * options.minutes)
         if output.json:
             jsonout.emit(
                 {"done": done, "adapter": str(trainer.out), "points": [_as_json(one) for one in points]}, stdout
             )
         elif not output.quiet:
-            complain(f"{trainer.out}" + ("" if done else ": not done; the same command goes on"))
+            said = f"--drafter block --adapter {trainer.out}" if done else "not done; the same command goes on"
+            complain(f"{trainer.out}: {said}")
     return DONE
 
 
@@ -130,6 +143,14 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     bars.clear()
     corpus = read_corpus(folder, checkpoint.tokenizer, own.length, checkpoint.spec.vocab_size)
     return Trainer(checkpoint, corpus, own, out)
+
+
+def _begun(recipe: Recipe, every: int) -> str:
+    """What is to come, as on a CPU the first line after it may be an hour away."""
+    return (
+        f"training: {recipe.steps:,} steps of {recipe.sequences:,} x {recipe.length:,} tokens; a line every "
+        f"{every:,} steps"
+    )
 
 
 def _line(point: Point, steps: int) -> str:

@@ -23,9 +23,7 @@ def of_comparison(comparison: Comparison, llm: Model) -> list[RenderableType]:
     parts: list[RenderableType] = [identity(comparison), report.ending(comparison.speculative)]
     if speculation.lossy is not None:
         parts.append(report.straying(comparison.speculative))
-    if speculation.drafted:
-        parts += [report.drafting(speculation), report.by_position(speculation.acceptance_by_position)]
-    parts += [*speeds(comparison)]
+    parts += [*report.drafts(speculation), *speeds(comparison)]
     why = sparse_note(comparison, llm)
     return [*parts, why] if why else parts
 

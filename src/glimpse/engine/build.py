@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.block.adapter import NEEDED, check_there
@@ -112,6 +114,15 @@ def _refuse_store(drafter: Any, options: EngineOptions) -> None:
         )
 
 
+def refuse_bitwise(options: EngineOptions, device: torch.device) -> None:
+    """Raises ArgumentError for exact "bitwise" where it cannot be had. Asked before a model is loaded, too."""
+    if options.exact == "bitwise" and (device.type != "cuda" or find_spec("triton") is None):
+        raise ArgumentError(
+            "exact 'bitwise' needs a CUDA GPU and Triton: a CPU's products round otherwise with the number of rows; "
+            "exact 'tokens' differs from plain decoding in near ties only"
+        )
+
+
 def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     """An engine over what is loaded: on a GPU the device engine, else the eager one.
 
@@ -119,11 +130,7 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     drafter or pacer, and where the engine's state does not fit the memory.
     """
     parts = make_parts(loaded, options)
-    if options.exact == "bitwise" and (loaded.pool.device.type != "cuda" or find_spec("triton") is None):
-        raise ArgumentError(
-            "exact 'bitwise' needs a CUDA GPU and Triton: a CPU's products round otherwise with the number of rows; "
-            "exact 'tokens' differs from plain decoding in near ties only"
-        )
+    refuse_bitwise(options, loaded.pool.device)
     if loaded.pool.device.type != "cuda" or find_spec("triton") is None:
         return Engine(parts, options)
     from glimpse.engine.device.build import device_engine  # imports triton

@@ -28,6 +28,7 @@ from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
+from glimpse.pacing.proposals import rehearse
 from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
@@ -69,7 +70,8 @@ class AutoPacer(Pacer):
 
     @classmethod
     def build(cls, context: PaceContext) -> AutoPacer:
-        """With the most nodes asked for."""
+        """With the most nodes asked for. Compiles the loops where they are not kept from an earlier use."""
+        rehearse()
         return cls(context)
 
     def attach(self, drafter: Drafter) -> None:

@@ -23,7 +23,7 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Floats, Proposal, Trust
+from glimpse.pacing.proposals import Floats, Proposal, Trust, rehearse
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import token_prices, worthwhile
 
@@ -54,11 +54,14 @@ class MarginalPacer(Pacer):
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:
         """With the most nodes asked for; for chains that need a forward a token, and for spines with branches, whose
-        spine `entropy` paces, the pacer of their own."""
+        spine `entropy` paces, the pacer of their own. Compiles loops that are not kept from an earlier use."""
         if context.branches:
             return SpinePacer.build(context)
         whole = context.drafts_at_once or not context.can_draft
-        return cls(context) if whole else MarginalChainPacer(context)
+        if not whole:
+            return MarginalChainPacer(context)
+        rehearse()
+        return cls(context)
 
     def admit(self, rows: RowView) -> None:
         """Every request's drafts are trusted as the drafter says, at first."""

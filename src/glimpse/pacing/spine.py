@@ -20,7 +20,7 @@ from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.pacer import Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Proposal, Trust
+from glimpse.pacing.proposals import Proposal, Trust, rehearse
 from glimpse.pacing.rounds import RoundPrices
 from glimpse.pacing.worth import worthwhile
 
@@ -37,7 +37,8 @@ class SpinePacer(Pacer):
     foretells = False
 
     def __init__(self, inner: Pacer, context: PaceContext) -> None:
-        """`inner` is told of spines only, as if there were no branches."""
+        """`inner` is told of spines only, as if there were no branches. Compiles loops that are not kept."""
+        rehearse()
         self._inner, self._prices = inner, RoundPrices(context.costs, context.draft_positions)
         self.name, self.most = inner.name, inner.most
         self._states: dict[int, _RowState] = {}

@@ -104,7 +104,9 @@ class Grammars:
         if not self._eos:
             raise ArgumentError("grammar: this checkpoint has no end-of-text token, so a text could not end by it")
         if find_spec("xgrammar") is None:
-            raise GlimpseError("grammar needs xgrammar: pip install 'glimpse-llm[serve]'")
+            raise GlimpseError(
+                "grammar needs xgrammar: pip install 'glimpse-llm[serve]'; in a clone of Glimpse: make server"
+            )
         import xgrammar
 
         with self._lock:

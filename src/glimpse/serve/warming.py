@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from glimpse.drafting.suffix.index import SuffixIndex
 from glimpse.engine.options import EngineOptions
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
@@ -13,8 +12,6 @@ _LOG = logging.getLogger("glimpse.serve")
 _ALL = "auto"
 """The drafter that has every compiled loop within it."""
 _TOKENS = 8
-_LONG = 1000
-"""Tokens, more than an index has room for at first."""
 
 
 def warm(llm: LLM) -> None:
@@ -30,7 +27,3 @@ def warm(llm: LLM) -> None:
     prompt = [1, 2, 3, 1, 2, 3, 1, 2][: max(1, llm.context_length - _TOKENS)]
     trial = LLM.over(llm.loaded, EngineOptions(_ALL, exact=llm.options.exact, prefix_reuse=False))
     trial.generate([prompt], SamplingParams(max_tokens=_TOKENS, temperature=0.0, seed=0, ignore_eos=True))
-    # What only long texts and stores of earlier ones run.
-    index = SuffixIndex()
-    index.read(range(_LONG))
-    index.follow(index.own(), prompt)

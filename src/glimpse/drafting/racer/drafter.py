@@ -12,7 +12,7 @@ from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Succ
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
-from glimpse.drafting.suffix.source import SuffixSource
+from glimpse.drafting.suffix.source import REHEARSED, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import Tree, draft_of
 from glimpse.errors import ArgumentError
@@ -88,10 +88,7 @@ class RacerDrafter(Drafter):
         drafter = cls(max(1, context.nodes))
         drafter.store = context.store
         drafter.wants_prompt_topk = context.pool.device.type != "cpu"
-        rehearsal = RacerSource(drafter.suffix)
-        rehearsal.read([0, 0])
-        rehearsal.recycle(np.zeros(1, np.int64), np.ones((1, WIDTH), np.int64), np.ones((1, WIDTH), np.float32))
-        rehearsal.propose(1, 1)
+        _rehearse(RacerSource(drafter.suffix))
         return drafter
 
     def admit(self, rows: RowView) -> None:
@@ -148,3 +145,11 @@ class RacerSuffixDrafter(RacerDrafter):
     def source_of(store: SuffixStore | None) -> RacerSource:
         """One request's drafts, for the drafter `auto`."""
         return RacerSource(suffix=True, store=store)
+
+
+def _rehearse(source: RacerSource) -> None:
+    """Runs the loops with each kind of table: numba compiles for one without rows and for one with several apart."""
+    source.read(REHEARSED)
+    source.propose(1, 1)
+    source.recycle(np.arange(2), np.ones((2, WIDTH), np.int64), np.ones((2, WIDTH), np.float32))
+    source.propose(1, 1)

@@ -38,9 +38,7 @@ class SuffixDrafter(Drafter):
     @classmethod
     def build(cls, context: DraftContext) -> SuffixDrafter:
         """With the nodes and the store asked for. Compiles the loops where they are not kept from an earlier use."""
-        rehearsal = SuffixSource()
-        rehearsal.read([0, 0])
-        rehearsal.propose(1, 1)
+        SuffixSource.rehearse()
         return cls(max(1, context.nodes), store=context.store)
 
     @staticmethod

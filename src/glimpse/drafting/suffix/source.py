@@ -16,6 +16,9 @@ FACTOR = 4.0
 """Nodes drafted for each matched token: of SuffixDecoding's range, 1 to 4, what accepted most on answers of the demo
 model; a pacer that prices nodes still drops those that do not pay."""
 
+REHEARSED = [0] * 200
+"""A text that runs every loop: with a match at its end, and longer than an index has room for at first."""
+
 
 class SuffixSource:
     """Drafts what followed the longest match of the text's end, at most `factor` nodes a matched token."""
@@ -46,6 +49,14 @@ class SuffixSource:
             proposals.append(index.propose(match, self._table, most, depth, source))
         self._last = max(proposals, key=Proposal.score)
         return self._last.tree
+
+    @classmethod
+    def rehearse(cls) -> None:
+        """Runs all loops once, so that they are compiled before a request waits for them, a store's among them."""
+        source = cls()
+        source.read(REHEARSED)
+        source.propose(1, 1)
+        source._index.follow(source._index.own(), REHEARSED[:1])
 
     def learn(self, committed: Sequence[int]) -> None:
         """What the last proposal was worth: `committed` are the tokens that came instead, before they are read."""
