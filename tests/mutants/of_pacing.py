@@ -19,8 +19,8 @@ MUTANTS = (
     ),
     Mutant(
         "the causal form rolls back", "marginal gives tokens back that have to be verified",
-        "glimpse.pacing.marginal:MarginalPacer.build", "else MarginalChainPacer(context)",
-        "else MarginalChainPacer(__import__('dataclasses').replace(context, may_drop=True))",
+        "glimpse.pacing.marginal:MarginalPacer.build", "return MarginalChainPacer(context)",
+        "return MarginalChainPacer(__import__('dataclasses').replace(context, may_drop=True))",
         _REFUSED,
     ),
     Mutant(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
+from glimpse.acceptance.exact import Coupled
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.rows import Rows
 from glimpse.cache.sequence import Sequence
@@ -56,7 +57,7 @@ def test_every_request_gets_its_own_rows_tokens():
     report.verdict.committed.copy_(torch.arange(100, 116).view(4, MOST + 1))
     report.verdict.counts[:3], report.verdict.judged[:3] = torch.tensor([1, 4, 2]), torch.tensor([3, 3, 2])
     letter, arrived = Mail(report).send()
-    parts = SimpleNamespace(rows=rows, pacer=Quiet(), drafter=Quiet(), costs=Quiet())
+    parts = SimpleNamespace(rows=rows, pacer=Quiet(), drafter=Quiet(), costs=Quiet(), acceptance=Coupled())
     launched = Launched(tuple(seats), True, Ran(graph=True), 1, (), letter, arrived)
     progress = DeviceSettler(parts, drafts=True, waits=False).settle(launched)
     right = [[100], [104, 105, 106, 107], [108, 109]]

@@ -168,14 +168,15 @@ class DeviceSettler:
             return self._give_up(seat, drafted)
         if not count:
             return []
+        tokens = letter.committed[row, :count].tolist()
         if self._drafts:
             request.speculation.draft_steps += drafted
         if self._trusts and drafted:
-            commit = keep_trusted(request, letter.committed[row, :count].tolist())
+            commit = keep_trusted(request, tokens)
             outcomes.append(Outcome(seat.slot, 0, 0, list(commit.token_ids)))
             return [Progress(request, commit, len(commit.token_ids))]
         depth = launched.trees.depths[row] if launched.trees else None
-        commit, accepted = keep_tokens(request, letter.committed[row, :count].tolist(), drafted, count - 1, depth)
+        commit, accepted = keep_tokens(request, tokens, drafted, count - 1, depth)
         outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
         outcomes.append(trees.outcome(row, outcome) if trees and launched.trees else outcome)
         return [Progress(request, commit, accepted, drafted)]
