@@ -37,7 +37,7 @@ for part in "$@"; do
         python3 -m benchmarks.soak --device cuda -m "$model" --seconds 200 --commit "$commit" --out "$out" ;;
     timeline)
         for pacer in fleet synchronised; do
-            python3 -m glimpse bench timeline -m "$model" $common --out "$out/$pacer" --pacer $pacer --steps 240 --seconds 60 \
+            python3 -m glimpse bench timeline -m "$model" $common --out "$out/$pacer" --pacer $pacer --steps 480 --seconds 60 \
                 8000x32 "$big:8000x32"
         done ;;
     *) echo "unknown part $part; known: fleet half batches soak timeline" >&2; code=2 ;;
