@@ -19,8 +19,8 @@ GRIDS = (1, 2, 3, 5, 7, 9, 13, 17)
 BETTER = 1.01
 """By how much another grid or other strides must be better than those that hold."""
 WORTH = 1.05
-"""By how much drafting must be better than plain decoding to begin: as far as that a prediction can be wrong, and
-going to and fro costs steps of its own (135M at 1 to 4 rows of 8K on an H200: 0.89 to 0.94 of plain decoding)."""
+"""By how much drafting must be better than plain decoding to begin: predictions are no better than that, and going to
+and fro costs steps of its own. A guess; what it gains or loses on a GPU has not been measured."""
 FAIR = 0.9
 """The least speed of a row over plain decoding that another row's gain may cost it."""
 ROUNDS = 3
