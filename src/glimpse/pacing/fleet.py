@@ -23,7 +23,7 @@ from glimpse.pacing.strides import GRIDS, Schedule
 
 HELD, LONGEST = 4, 32
 """Verifications of the batch (plain steps count) until grid and strides are worked out anew; twice as many each time
-that this changes nothing, at most. It takes the host half a millisecond, which is a plain step of a small model."""
+that this changes nothing, at most. Plain steps teach nothing that could change it: behind them it is the most at once."""
 
 
 class FleetPacer(Pacer):
@@ -110,7 +110,10 @@ class FleetPacer(Pacer):
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Moves the estimates by the tokens that were judged."""
-        self._probe.count(any(outcome.drafted for outcome in outcomes))
+        judged = any(outcome.drafted for outcome in outcomes)
+        self._probe.count(judged)
+        if judged and self._best == 1:
+            self._left = 0  # a trial's outcome, which may come a step late
         for outcome in outcomes:
             if outcome.drafted and not self._at_once:
                 self._chances.learn(outcome.slot, outcome.drafted, outcome.accepted)
@@ -135,14 +138,14 @@ class FleetPacer(Pacer):
         strides = [self._strides[slot] for slot in rows.slots]
         if self._probe.due and self._grid == 1 and max(strides) == 1:
             self._probe.take()
-            self._left, self._held = 2, HELD  # what it shows may come a step late
             return [2] * len(strides)
         return strides
 
     def _work_out(self, rows: RowView, size: int) -> None:
         found = self.schedule(rows)
         same = (found.grid, size) == (self._best, self._size)
-        self._held, self._size = min(2 * self._held, LONGEST) if same else HELD, size
+        self._held = LONGEST if not found.drafts else min(2 * self._held, LONGEST) if same else HELD
+        self._size = size
         self._best, self._left = found.grid, self._held
         self._strides |= zip(rows.slots, found.strides.tolist(), strict=True)
         self._grid = self._beside(size) if max(found.strides) == 1 < found.grid else found.grid

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 FIRST_PROBE, LAST_PROBE = 48, 384
 """Plain tokens after which drafting is tried again; doubled each time it does not pay."""
 
-HOLDS = 8
+HOLDS = 16
 """Steps that plain decoding is foretold for, at most: prices and lengths hardly move meanwhile."""
 
 

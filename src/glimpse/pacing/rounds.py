@@ -42,6 +42,7 @@ class RoundPrices:
         """What rounds of drafts by forwards yield, and what they add to the steps that the batch runs anyway."""
         lengths = rows.column(rows.rows.committed_len)
         own = self._seconds(lengths, chances.shape[1], drafting=True)
+        own = own + self._off(lengths, chances.shape[1]) / len(lengths)
         return Yields(tokens_of(chances), own, self._step, float(self._costs.marginal(mixed=1)))
 
     def plain_is_unknown(self, rows: RowView) -> bool:
@@ -61,6 +62,27 @@ class RoundPrices:
     def of_tokens(self, rows: RowView) -> Floats:
         """[R]: as `token_prices`, of these rows."""
         return token_prices(self._costs, rows.column(rows.rows.committed_len))
+
+    def _off(self, lengths: list[int], most: int) -> np.ndarray:
+        """[most + 1]: by how much the verification of all rows together misses the straight line that prices steps.
+
+        On a GPU it is no line: any verification is dearer than a plain step by its tiles, and the first few tokens more
+        are nearly free. Between lengths that were measured so, and beyond them, their misses are drawn out; plain steps
+        have their own.
+        """
+        drafts = np.arange(1, most + 1)
+        known = {count: off for count in (0, *drafts.tolist()) if (off := self._missed(lengths, count)) is not None}
+        plain = known.pop(0, 0.0)
+        others = np.interp(drafts, list(known), list(known.values())) if known else np.zeros(most)
+        return np.concatenate(([plain], others))
+
+    def _missed(self, lengths: list[int], drafts: int) -> float | None:
+        rows, total, count = len(lengths), sum(lengths), 1 + drafts
+        for begun in (rows, 0) if drafts else (0,):  # a GPU chooses recall sets where it verifies
+            load = StepLoad(full_tokens=rows * count, full_kv=total + rows * count, pairs=total * count, rounds=begun)
+            if (off := self._costs.off(load)) is not None:
+                return off
+        return None
 
     @property
     def _step(self) -> float:

@@ -42,31 +42,33 @@ class Yields:
 
     def rate(self, grid: int, strides: np.ndarray) -> float:
         """Expected tokens per second of the batch; `strides` [R] int."""
-        tokens, seconds = self._of(grid, strides)
-        return float(tokens / seconds)
-
-    def _of(self, grid: int, strides: np.ndarray) -> tuple[float, float]:
-        """Tokens and seconds from one point of the grid to the next."""
         rows, drafts = np.arange(len(strides)), strides * grid - 1
         own = (self.seconds[rows, drafts] / strides).sum()
         mixed = self.mixed * (strides.min() < strides.max())
-        return (self.tokens[rows, drafts] / strides).sum(), grid * self.step + own + mixed
+        return float((self.tokens[rows, drafts] / strides).sum() / (grid * self.step + own + mixed))
 
-    def strided(self, grid: int, rate: float) -> np.ndarray:
-        """[R]: each row's best stride where a second is worth `rate` tokens.
+    def in_step(self, grids: np.ndarray) -> np.ndarray:
+        """[G]: the same for grids [G], where all rows verify every time."""
+        return np.asarray(self.tokens.sum(0)[grids - 1] / (grids * self.step + self.seconds.sum(0)[grids - 1]))
+
+    def parted(self, grid: int, rate: float) -> np.ndarray | None:
+        """[R]: the strides on a grid that beat a rate by most, each row's own best where a second is worth `rate`
+        tokens; None where no strides beat it.
 
         No row is made much slower than plain decoding: one whose drafts fail would verify seldom, for the others' good.
         """
         strides = np.arange(1, self.tokens.shape[1] // grid + 1)
         drafts = strides * grid - 1
         worth = (self.tokens[:, drafts] - rate * self.seconds[:, drafts]) / strides
+        if worth.max(1).sum() <= rate * (grid * self.step + self.mixed):
+            return None
         plain = self.step + self.seconds[:, 0].sum()
         beat = grid * self.step + self.seconds[:, grid - 1].sum()
         fair = self.tokens[:, drafts] / strides >= FAIR * beat / plain
         fair[:, 0] = True
-        best = strides[np.where(fair, worth, -np.inf).argmax(1)]
+        found = strides[np.where(fair, worth, -np.inf).argmax(1)]
         # If no row takes part every time, the grid is another one, which is looked at too.
-        return np.asarray(best if best.min() == 1 else np.ones_like(best))
+        return np.asarray(found) if found.min() == 1 and self.rate(grid, found) > rate else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +83,28 @@ class Schedule:
     def best(cls, yields: Yields, held: Schedule | None = None) -> Schedule:
         """The one of the highest rate; `held`, of the same rows, is given up only for one that is clearly better, and
         drafts are begun only where they are so."""
-        most = yields.tokens.shape[1]
-        together = np.ones(len(yields.tokens), dtype=np.int64)
-        found = max((cls(grid, together) for grid in GRIDS if grid <= most), key=lambda one: one.rate(yields))
-        for grid in GRIDS:
-            if 2 * grid <= most:
-                other = cls._strided(yields, grid, found.rate(yields))
-                found = other if other.rate(yields) > BETTER * found.rate(yields) else found
-        plain = cls(1, together)
-        drafting, needed = bool(held and held.drafts), plain.rate(yields)
-        if held and drafting and held.rate(yields) >= max(found.rate(yields) / BETTER, BETTER * needed):
+        most, rows = yields.tokens.shape[1], len(yields.tokens)
+        together, grids = np.ones(rows, dtype=np.int64), np.array([grid for grid in GRIDS if grid <= most])
+        rates = yields.in_step(grids)
+        found, rate, plain = cls(int(grids[rates.argmax()]), together), float(rates.max()), float(rates[0])
+        for grid in (grid for grid in GRIDS if 2 * grid <= most and rows > 1):
+            if other := cls._parted(yields, grid, BETTER * rate):
+                found, rate = other, other.rate(yields)
+        drafting = bool(held and held.drafts)
+        if held and drafting and held.rate(yields) >= max(rate / BETTER, BETTER * plain):
             return held
-        return found if found.rate(yields) > (BETTER if drafting else WORTH) * needed else plain
+        return found if rate > (BETTER if drafting else WORTH) * plain else cls(1, together)
 
     @classmethod
-    def _strided(cls, yields: Yields, grid: int, rate: float) -> Schedule:
-        schedule = cls(grid, yields.strided(grid, rate))
+    def _parted(cls, yields: Yields, grid: int, rate: float) -> Schedule | None:
+        """The best strides on a grid of those that beat a rate."""
+        schedule = None
         for _ in range(ROUNDS):
-            better = cls(grid, yields.strided(grid, max(rate, schedule.rate(yields))))
-            if better.rate(yields) <= schedule.rate(yields):
+            strides = yields.parted(grid, rate)
+            if strides is None:
                 break
-            schedule = better
+            schedule = cls(grid, strides)
+            rate = schedule.rate(yields)
         return schedule
 
     @property
