@@ -17,8 +17,9 @@ from tests.drafting.histories import rows_of
 from glimpse.drafting.auto import PLAIN
 from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.none import NoDrafter
+from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.errors import ArgumentError
-from glimpse.pacing.auto import AutoPacer
+from glimpse.pacing.auto import REACH, AutoPacer
 from glimpse.pacing.auto_lookout import STRETCH
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.entropy import EntropyPacer
@@ -62,6 +63,19 @@ def test_where_the_prompt_is_copied_it_drafts_from_the_first_token_on():
     speed, choices = replay(answer(page, page))
     assert speed > 3
     assert choices[0].drafter != PLAIN
+
+
+@pytest.mark.parametrize(
+    ("tokens", "store", "begins"),
+    [(REACH, False, "racer"), (REACH + 1, False, "racer+suffix"), (40, True, "racer+suffix")],
+)
+def test_who_begins_reads_all_there_is(tokens, store, begins):
+    """RACER's n-grams reach back some way, suffix matches into everything and into a store."""
+    own, view = arm("auto", "two", 1), rows_of(fresh(tokens, 1))
+    own.drafter.store = SuffixStore("agent", 1000) if store else None
+    own.drafter.admit(view)
+    own.pacer.admit(view)
+    assert own.drafter.chosen(0) == begins
 
 
 def test_misleading_drafts_are_left_and_real_ones_found_again():

@@ -34,7 +34,8 @@ from glimpse.speculation import Choice
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
 REACH, BEYOND = 1100, {"racer+suffix": 1.15}
-"""Tokens whose n-grams RACER's automaton holds (10,000 nodes); for longer prompts, guesses of who reads beyond them."""
+"""Tokens whose n-grams RACER's automaton holds (10,000 nodes); guesses for requests with more to read, in a longer
+prompt or in a store of earlier ones."""
 WARY = 4
 """Times that drafting counts as not having paid for a row of a batch. What nodes cost there is a guess at first, and
 what one row saves is worth its share of a step only where another request waits for its place."""
@@ -104,7 +105,8 @@ class AutoPacer(Pacer):
             self._lookout.open()
         for slot in rows.slots:
             names = [name for name in self.drafter.candidates if name not in APART]
-            guesses = GUESSES | (BEYOND if int(rows.rows.prompt_len[slot]) > REACH else {})
+            more = self.drafter.store is not None or int(rows.rows.prompt_len[slot]) > REACH
+            guesses = GUESSES | (BEYOND if more else {})
             row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(guesses.get(name, 1.1))) for name in names})
             self._rows[slot] = row
             if alone:
