@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 
 from glimpse.compare import comparison, divergence_margin, with_prefill
+from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import build_engine, check_names, refuse_bitwise, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
@@ -116,7 +117,8 @@ class LLM:
         refuse_bitwise(options, where.device)
         if where.warn:
             warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
-        loaded = open_loaded(model, machine, where.device, lambda done, total: hear("weights", done, total))
+        scores = DRAFTERS.get(options.drafter).scores
+        loaded = open_loaded(model, machine, where.device, lambda done, total: hear("weights", done, total), scores)
         self._set_up(loaded, options, machine.seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:

@@ -60,6 +60,7 @@ class SlowFastDrafter(SparseDrafter):
     name = "slowfast"
     usual_pacer = "boundary"
     usual_budget = {"sinks": SINKS, "recent": RECENT, "floor": SINKS + SELECTED + RECENT}  # noqa: RUF012
+    scores = torch.float32
 
     def __init__(self, pool: PagePool, budget: RecallBudget | None = None, selector: Selector | None = None) -> None:
         super().__init__(pool, budget or RecallBudget(**self.usual_budget))

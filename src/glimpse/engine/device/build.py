@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from glimpse.acceptance.rule import trusts
 from glimpse.engine.device.block_state import BlockState
 from glimpse.engine.device.core import Core
@@ -80,7 +78,7 @@ def _core(parts: Parts, options: EngineOptions) -> Core:
         places = max(budget.positions(host.width), budget.sinks + budget.recent)
         recall = DeviceRecall.empty(
             spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device,
-            torch.bfloat16 if trusted is None else torch.float32,
+            parts.drafter.scores,
         )  # fmt: skip
     core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
     if parts.drafter.gives_tree:
