@@ -54,6 +54,7 @@ def test_every_kind_of_step_is_measured_and_nothing_is_left_behind(checkpoint):
     assert max(load["full_kv"] for load in loads) > 2 * 400
     assert all(point.seconds > 0 and point.predicted > 0 for point in found.points)
     assert min(found.coefficients) >= 0 < max(found.coefficients)
+    assert found.spread >= 0
     assert found.shape == shape_of(checkpoint.spec)
     assert found.bandwidth > 1e8
     assert found.rate > 1e7
@@ -69,6 +70,18 @@ def test_it_is_bounded_and_needs_some_context(checkpoint):
     assert {point.load[0] for point in found.points} >= {1, 2, 4}
 
 
+def test_how_far_repeats_lie_from_the_fastest_of_them_is_told(checkpoint, monkeypatch):
+    """Of a kind: the median of all its repeats, of both passes, over the least; of all kinds the median."""
+    passes = iter([[(1, [2.0, 3.0, 3.0]), (2, [5.0])], [(1, [4.0, 4.0, 4.0]), (2, [10.0, 5.5])]])
+    timed = [[(StepLoad(full_tokens=tokens), seconds) for tokens, seconds in own] for own in passes]
+    monkeypatch.setattr("glimpse.planning.measure._one_pass", lambda *_, finish: timed[0 if finish else 1])
+    found = calibrate(load(checkpoint, None, 2), QUICK)
+    assert [point.seconds for point in found.points] == [3.0, 5.0]
+    assert found.spread == pytest.approx(((3.5 / 2.0 - 1) + (5.5 / 5.0 - 1)) / 2)
+    assert found.uneven
+    assert not replace(found, spread=0.01).uneven
+
+
 def test_it_is_kept_and_found_again(checkpoint, calibration):
     path = write(calibration)
     assert path == path_of(calibration.device, "tiny", "float32")
@@ -80,6 +93,9 @@ def test_it_is_kept_and_found_again(checkpoint, calibration):
     assert set(value["seconds_per"]) == set(FEATURES)
     assert find("tiny", checkpoint.spec, torch.bfloat16, torch.device("cpu")) is None
     assert find("other", checkpoint.spec, torch.float32, torch.device("cpu")) is None
+    del value["spread"]
+    path.write_text(json.dumps(value))
+    assert read(path) == replace(calibration, spread=None), "written before the spread was kept"
 
 
 def test_an_engine_starts_from_it(checkpoint, calibration):

@@ -176,6 +176,10 @@ class StepCosts:
         """For each kind of step seen, its mean load ([8], as `StepLoad.features`) and median seconds."""
         return [kind.point for kind in self._kinds.values()]
 
+    def samples(self) -> list[tuple[np.ndarray, list[float]]]:
+        """For each kind of step seen, its mean load ([8], as `StepLoad.features`) and what its last steps took."""
+        return [(kind.point[0], list(kind.seconds)) for kind in self._kinds.values()]
+
     def seen(self, load: StepLoad) -> int:
         """How many of the last steps were of this load's kind, at most 9."""
         kind = self._kinds.get(load.kind)
@@ -187,8 +191,9 @@ class StepCosts:
         return kind.point[1] if kind else None
 
     def off(self, load: StepLoad) -> float | None:
-        """By how much steps of this load's kind took longer than is predicted; None where none ran. One step is believed
-        by half, nine by nine tenths.
+        """By how much steps of this load's kind took longer than is predicted; None where none ran.
+
+        One step is believed by half, nine by nine tenths.
         """
         measured, count = self.measured(load), self.seen(load)
         return None if measured is None else (measured - self.seconds(load)) * count / (count + 1)
