@@ -176,6 +176,7 @@ _UNITS = (
     ("1,000 positions for each of its tokens", "ms", 1e6),
     ("choosing a recall set", "ms", 1e3),
     ("drafts and full reads in one step", "ms", 1e3),
+    ("mask tokens in a step (not measured)", "ms", 1e3),
 )
 """Names of `FEATURES` for people."""
 

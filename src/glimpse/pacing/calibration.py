@@ -26,7 +26,9 @@ from glimpse.model.demo import cache_folder
 from glimpse.model.spec import DecoderSpec
 from glimpse.pacing.costs import FEATURES
 
-VERSION = 2
+VERSION = 3
+_UNNAMED = 2
+"""In files of this version `rounds` stood for `riding` too."""
 UNEVEN = 0.15
 """A spread beyond this comes of other work on the machine: so far off may the fit be."""
 _MOST_SECONDS = 3600.0
@@ -167,11 +169,22 @@ def read(path: Path) -> Calibration:
         raise CalibrationError(f"not readable as JSON ({' '.join(str(error).split())})") from error
     if not isinstance(value, dict) or "glimpse_calibration" not in value:
         raise CalibrationError("not written by glimpse calibrate")
-    if value["glimpse_calibration"] != VERSION:
+    if value["glimpse_calibration"] == _UNNAMED:
+        value = _with_riding(value)
+    elif value["glimpse_calibration"] != VERSION:
         raise CalibrationError(f"version {value['glimpse_calibration']!r}, not {VERSION}; run glimpse calibrate again")
     try:
         return _parsed(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CalibrationError(f"a value is missing or broken ({type(error).__name__}: {error})") from error
+
+
+def _with_riding(value: dict[str, Any]) -> dict[str, Any]:
+    """A file of the version before, as this one has it: nothing of it rode, and what a round costs was taken for it."""
+    try:
+        prices = value["seconds_per"] | {"riding": value["seconds_per"]["rounds"]}
+        return value | {"seconds_per": prices, "points": [{"riding": 0} | point for point in value["points"]]}
+    except (KeyError, TypeError) as error:
         raise CalibrationError(f"a value is missing or broken ({type(error).__name__}: {error})") from error
 
 

@@ -102,8 +102,8 @@ def test_the_frontier_and_the_advice():
     assert [found["name"] for found in frontier(cells)] == ["sparse", "b"]
     assert worth(cells) == (
         "b decodes at 2.00 times the speed of plain decoding, 1.43 times that of sparse, the fastest mode that writes "
-        "the model's own text; for that its probabilities lie 0.050 from the model's a token (TV: 0 the same, 1 nothing "
-        "in common)"
+        "the model's own text; for that its laws lie 0.050 from the model's a token (TV: 0 the same, 1 nothing in "
+        "common)"
     )
     assert worth(cells[:3]) == (
         "no lossy mode pays here: the fastest of them (slow) decodes at 1.20 times the speed of plain decoding, 0.86 "

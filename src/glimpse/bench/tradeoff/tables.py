@@ -66,9 +66,7 @@ def worth(cells: Sequence[dict[str, Any]]) -> str:
         beside = "than which no other mode that writes the model's own text is faster"
     if gain <= LEAST_GAIN:
         return f"no lossy mode pays here: the fastest of them ({top['name']}) {speed}, {beside}; use {base['name']}"
-    off = (
-        f"for that its probabilities lie {top['tv']:.3f} from the model's a token (TV: 0 the same, 1 nothing in common)"
-    )
+    off = f"for that its laws lie {top['tv']:.3f} from the model's a token (TV: 0 the same, 1 nothing in common)"
     return f"{top['name']} {speed}, {beside}; {off}"
 
 
