@@ -145,6 +145,8 @@ class Drafter(Protocol):
     """The only pacer that it goes with."""
     usual_pacer: str = "entropy"
     """The pacer where nobody asks for one."""
+    batch_pacer: str | None = None
+    """The same where a GPU runs several rows in a step; None: no other one."""
     usual_budget: Mapping[str, int] = MappingProxyType({})
     """What of `RecallBudget` is otherwise where nobody asks."""
     scores: torch.dtype = SCORES
@@ -161,6 +163,8 @@ class Drafter(Protocol):
     """It cannot do without."""
     mixes: bool = False
     """It also is a `MixedDrafter`."""
+    in_step: bool = False
+    """Beside what it hands over, a GPU's batch may draft for itself, all rows in step (`Pacer.in_step`)."""
     wants_hidden: bool = False
     """Its outcomes carry `hidden` and `masks`; then it also is a `BlockRider`."""
 

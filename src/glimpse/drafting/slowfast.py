@@ -58,6 +58,7 @@ class SlowFastDrafter(SparseDrafter):
     """`sparse` with the Selector's sets, each of which holds until the next step that reads everything."""
 
     name = "slowfast"
+    batch_pacer = None
     usual_pacer = "boundary"
     usual_budget = {"sinks": SINKS, "recent": RECENT, "floor": SINKS + SELECTED + RECENT}  # noqa: RUF012
     scores = torch.float32

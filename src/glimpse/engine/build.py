@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -131,9 +132,11 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     Raises ArgumentError for unknown names and for parts that do not go together; GlimpseError for a plug-in that is no
     drafter or pacer, and where the engine's state does not fit the memory.
     """
+    graphs = loaded.pool.device.type == "cuda" and find_spec("triton") is not None
+    options = replace(options, batch_graphs=graphs and loaded.slots > 1)
     parts = make_parts(loaded, options)
     refuse_bitwise(options, loaded.pool.device)
-    if loaded.pool.device.type != "cuda" or find_spec("triton") is None:
+    if not graphs:
         return Engine(parts, options)
     from glimpse.engine.device.build import device_engine  # imports triton
 

@@ -74,7 +74,7 @@ def _core(parts: Parts, options: EngineOptions) -> Core:
     most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST)) if verifies else 1
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
-    if parts.drafter.needs_forward:
+    if parts.drafter.needs_forward or parts.drafter.in_step:
         places = max(budget.positions(host.width), budget.sinks + budget.recent)
         recall = DeviceRecall.empty(
             spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device,
