@@ -7,7 +7,7 @@ import random
 import pytest
 
 from glimpse.drafting.auto import PLAIN
-from glimpse.pacing.auto_choice import BETTER, DOUBT, DWELL, ENTER, LEAVE, MEANS, PROVEN, SAVED, Chooser
+from glimpse.pacing.auto_choice import BETTER, DOUBT, DWELL, ENTER, MEANS, PROVEN, SAVED, Chooser
 
 SOON = 1 + (BETTER - 1) * (1 + DOUBT / DWELL)
 """How much faster another has to look as soon as a change is thought of."""
@@ -24,15 +24,26 @@ def chooser(current: str, **facts) -> Chooser:
         (PLAIN, {"racer": ENTER - 0.01}, PLAIN),
         ("racer", {"racer": 1.5, "suffix": 1.5 * SOON + 0.01}, "suffix"),
         ("racer", {"racer": 1.5, "suffix": 1.5 * SOON - 0.01}, "racer"),
-        ("racer", {"racer": LEAVE - 0.01, "suffix": 0.7}, PLAIN),
-        ("racer", {"racer": LEAVE + 0.01, "suffix": 0.7}, "racer"),
-        ("racer", {"racer": 0.9, "suffix": ENTER + 0.01}, "suffix"),
-        ("racer", {"racer": 0.9, "suffix": ENTER - 0.01}, PLAIN),
     ],
 )
 def test_who_is_taken(current, speeds, taken):
     made = chooser(current)
     assert made.decide(0, {PLAIN: 1.0} | speeds) == (taken != current)
+    assert made.current == taken
+
+
+@pytest.mark.parametrize(
+    ("loss", "speeds", "taken"),
+    [
+        (MEANS - 0.1, {"racer": 0.8, "suffix": 0.7}, "racer"),
+        (MEANS + 0.1, {"racer": 1.01, "suffix": 0.7}, "racer"),
+        (MEANS + 0.1, {"racer": 0.99, "suffix": 0.7}, PLAIN),
+        (MEANS + 0.1, {"racer": 0.99, "suffix": 1.01}, "suffix"),
+    ],
+)
+def test_a_drafter_is_left_where_its_means_are_spent(loss, speeds, taken):
+    made = chooser("racer", loss=loss)
+    assert made.decide(0, {PLAIN: 1.0} | speeds) == (taken != "racer")
     assert made.current == taken
 
 
@@ -44,6 +55,7 @@ def test_the_longer_a_drafter_was_seen_the_less_another_has_to_be_better():
 
 def test_a_choice_stays_a_while():
     made = Chooser("racer", since=0)
+    made.book(1, 9)
     worse = {PLAIN: 1.0, "racer": 0.5}
     assert not made.decide(DWELL - 1, worse)
     assert made.decide(DWELL, worse)
@@ -52,6 +64,7 @@ def test_a_choice_stays_a_while():
 def test_who_did_not_pay_needs_more_next_time_until_it_has_paid():
     made = chooser("racer")
     good = {PLAIN: 1.0, "racer": ENTER + 0.01}
+    made.book(1, 9)
     made.decide(0, {PLAIN: 1.0, "racer": 0.9})
     assert not made.decide(100, good), "once bitten"
     assert made.decide(200, {PLAIN: 1.0, "racer": 1.5})
@@ -81,3 +94,10 @@ def test_speeds_about_one_do_not_make_it_flap():
     for position in range(0, 4000, 8):
         changes += made.decide(position, {PLAIN: 1.0, "racer": draw.gauss(1.0, 0.04)})
     assert changes <= 4000 / 400
+
+
+def test_without_means_a_drafter_that_has_saved_nothing_is_left_as_soon_as_it_looks_slow():
+    """So it is in a batch."""
+    made = chooser("racer", means=0.0, loss=0.1)
+    assert made.decide(0, {PLAIN: 1.0, "racer": 0.99})
+    assert made.current == PLAIN

@@ -17,8 +17,9 @@ from tests.drafting.histories import rows_of
 from glimpse.drafting.auto import PLAIN
 from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.none import NoDrafter
+from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.errors import ArgumentError
-from glimpse.pacing.auto import AutoPacer
+from glimpse.pacing.auto import REACH, AutoPacer
 from glimpse.pacing.auto_lookout import STRETCH
 from glimpse.pacing.costs import StepCosts
 from glimpse.pacing.entropy import EntropyPacer
@@ -64,6 +65,19 @@ def test_where_the_prompt_is_copied_it_drafts_from_the_first_token_on():
     assert choices[0].drafter != PLAIN
 
 
+@pytest.mark.parametrize(
+    ("tokens", "store", "begins"),
+    [(REACH, False, "racer"), (REACH + 1, False, "racer+suffix"), (40, True, "racer+suffix")],
+)
+def test_who_begins_reads_all_there_is(tokens, store, begins):
+    """RACER's n-grams reach back some way, suffix matches into everything and into a store."""
+    own, view = arm("auto", "two", 1), rows_of(fresh(tokens, 1))
+    own.drafter.store = SuffixStore("agent", 1000) if store else None
+    own.drafter.admit(view)
+    own.pacer.admit(view)
+    assert own.drafter.chosen(0) == begins
+
+
 def test_misleading_drafts_are_left_and_real_ones_found_again():
     """Words that always go on in another way, so that sources are sure and wrong; then a long copy."""
     draw = random.Random(3)
@@ -84,8 +98,8 @@ def test_shadows_wait_for_credit(monkeypatch):
     monkeypatch.setattr("glimpse.pacing.auto_shadow.Shadow.wake", lambda self, reader: begun.append(reader))
     tokens = 400
     replay(answer(fresh(50, 1), fresh(tokens, 2)))
-    # A stretch takes at least 17 milliseconds by this clock, a plain step 20, of which 0.6% is for shadows.
-    assert 4 <= len(begun) <= 4 * (1 + tokens * 0.12 / (STRETCH + 1))
+    # A stretch takes at least 17 milliseconds by this clock, a plain step 20, of which 0.3% is for shadows.
+    assert 3 <= len(begun) <= 4 * (1 + tokens * 0.06 / (STRETCH + 1))
 
 
 def test_steps_that_nobody_asked_it_about_say_nothing_of_who_drafts(monkeypatch):

@@ -36,6 +36,9 @@ from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}
 """Speeds over plain decoding before anything of a request is seen: the order of measured means, cautious in size."""
+REACH, BEYOND = 1100, {"racer+suffix": 1.15}
+"""Tokens whose n-grams RACER's automaton holds (10,000 nodes); guesses for requests with more to read, in a longer
+prompt or in a store of earlier ones."""
 WARY = 4
 """Times that drafting counts as not having paid for a row of a batch. What nodes cost there is a guess at first, and
 what one row saves is worth its share of a step only where another request waits for its place."""
@@ -113,7 +116,9 @@ class AutoPacer(Pacer):
             self._lookout.open()
         for slot in rows.slots:
             names = [name for name in self.drafter.candidates if name not in APART]
-            row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(GUESSES.get(name, 1.1))) for name in names})
+            more = self.drafter.store is not None or int(rows.rows.prompt_len[slot]) > REACH
+            guesses = GUESSES | (BEYOND if more else {})
+            row = AutoRow(Chooser(PLAIN), {name: Shadow(Score(guesses.get(name, 1.1))) for name in names})
             self._rows[slot] = row
             if alone:
                 self._open(slot, self._speeds(rows.rows_of(slot), row))
@@ -222,7 +227,7 @@ class AutoPacer(Pacer):
         if changed:
             self._take(slot, row.chooser.current)
         elif not row.told and crowded:
-            row.chooser.failures = WARY
+            row.chooser.failures, row.chooser.means = WARY, 0.0
             self._open(slot, speeds, least=ENTER)
         if not changed and row.told:
             return None
@@ -289,7 +294,7 @@ class AutoPacer(Pacer):
             row.shadows[name].score.add(len(outcome.tokens), taken)
         if name != PLAIN:
             row.chooser.book(len(outcome.tokens), taken)
-        self._lookout.earn(market.steps(outcome.drafted, 0.0) * market.plain, crowded=self._crowded(len(rows)))
+        self._lookout.earn(market.steps(outcome.drafted, 0.0) * market.plain)
 
     def _time_host(self, rounds: int, *, plain: bool) -> None:
         """What a row's round takes on the host, of what was spent since the last step."""

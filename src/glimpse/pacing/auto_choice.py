@@ -9,11 +9,11 @@ from glimpse.drafting.auto import PLAIN
 
 ENTER, DEARER, DEAREST = 1.06, 0.04, 1.22
 """Expected speed over plain decoding from which a row begins to draft; more after each time that it did not pay."""
-LEAVE = 0.95
-"""Below this expected speed a drafter is left, for one that would pay (`ENTER`), else for plain decoding; below 1 where
-drafting has cost more than it may (`MEANS`). Not sooner, as a text may be about to repeat itself."""
 MEANS, MORE = 1.0, 0.005
-"""What drafting may cost a request over plain decoding: so many plain steps, and so much more for each token."""
+"""What drafting may cost a request over plain decoding: so many plain steps, and so much more for each token. A drafter
+that looks slower than plain decoding is left when that is spent, for one that would pay (`ENTER`), else for plain
+decoding. Not sooner: nodes are priced, so that one whose drafts never come true loses a few percent, and texts whose
+first tokens do not repeat anything do so later as often as others (docs/performance.md)."""
 SAVED = 3.0
 """Plain steps that count as saved, at most: a text that paid once may not lose for ever."""
 BETTER, DOUBT = 1.12, 48
@@ -33,6 +33,8 @@ class Chooser:
     since: int = 0
     """Position of the last change."""
     failures: int = 0
+    means: float = MEANS
+    """None in a batch, where drafting has to have saved what it loses."""
     loss: float = 0.0
     """Plain steps that drafting has cost so far, less those it saved."""
 
@@ -45,9 +47,9 @@ class Chooser:
         if position - self.since < DWELL:
             return False
         best, drafting = max(speeds, key=lambda name: speeds[name]), self.current != PLAIN
-        least = LEAVE if self.loss <= MEANS + MORE * position else 1.0
-        if drafting and speeds[self.current] < least:
-            taken = best if speeds[best] > ENTER else PLAIN
+        spent = self.loss > self.means + MORE * position
+        if drafting and spent and speeds[self.current] < 1:
+            taken = best
         elif drafting:
             taken = best if speeds[best] > self._margin(position) * speeds[self.current] else self.current
         else:

@@ -11,9 +11,11 @@ from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market
 
 STRETCH, STRETCH_SECONDS = 16, 0.004
-"""Tokens that shadows follow at a time, and what the first time is taken to cost; the first one is on credit."""
-SHARE, SHARE_CROWDED = 0.006, 0.003
-"""Of the decoding time may go into shadows; and where rows learn from one another and drafts pay seldom."""
+"""Tokens that shadows follow at a time, and what the first time is taken to cost. The first one of a batch, whose rows
+do not draft before a shadow has shown that it pays, is on credit; that of a row alone is not: which drafter did better
+over its first tokens says next to nothing of who will (docs/performance.md)."""
+SHARE = 0.003
+"""Of the decoding time may go into shadows."""
 SENTINEL = 0.25
 """Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
 SENTRY = "suffix"
@@ -26,16 +28,18 @@ class Lookout:
     def __init__(self) -> None:
         self.looked = 0.0
         """Seconds that shadows have taken so far."""
-        self._credit, self._stretch = STRETCH_SECONDS, STRETCH_SECONDS
+        self._credit, self._stretch = 0.0, STRETCH_SECONDS
         """Seconds that shadows may take, and what the last stretch of all of a row's took."""
+        self._lent = False
+        """A batch has had its first stretch on credit."""
 
     def open(self) -> None:
         """A request has come into an empty engine: it owes nothing for others."""
-        self._credit = self._stretch = STRETCH_SECONDS
+        self._credit, self._stretch, self._lent = 0.0, STRETCH_SECONDS, False
 
-    def earn(self, seconds: float, *, crowded: bool = False) -> None:
+    def earn(self, seconds: float) -> None:
         """So long was decoded."""
-        self._credit += (SHARE_CROWDED if crowded else SHARE) * seconds
+        self._credit += SHARE * seconds
 
     def wake(self, drafter: AutoDrafter, view: RowView, slot: int, rows: Mapping[int, AutoRow]) -> None:
         """All shadows of a row where there is credit for them; where nobody drafts and there is less, the sentinel.
@@ -44,6 +48,8 @@ class Lookout:
         at, which is not in the price. Its rows take turns: the one whose shadows followed least often is next.
         """
         row = rows[slot]
+        if len(view) > 1 and not self._lent:
+            self._credit, self._lent = self._credit + STRETCH_SECONDS, True
         alone = self._credit < self._stretch or (len(view) > 1 and row.chooser.current == PLAIN)
         if alone and (row.chooser.current != PLAIN or self._credit < SENTINEL * self._stretch):
             return
