@@ -84,7 +84,7 @@ class Tokenizer:
                     add_generation_prompt=add_generation_prompt,
                 )
         except Exception as error:  # templates raise whatever they like
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise ArgumentError(f"the chat template refuses these messages: {reason}") from error
         return text
 
@@ -104,7 +104,7 @@ class Tokenizer:
         are not role and content strings, that the template refuses, or that are too long (see `encode`).
         """
         self._refuse_longer(sum(map(len, texts_of([messages, tools or ()]))), most)
-        return encode_chat(self, messages, tools or (), add_generation_prompt=add_generation_prompt)
+        return encode_chat(self, messages, tools or (), add_generation_prompt=add_generation_prompt, most=most)
 
     def _refuse_longer(self, characters: int, most: int | None) -> None:
         if most is not None and characters > _SLACK * self._longest * most:
