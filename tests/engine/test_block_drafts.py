@@ -57,7 +57,7 @@ def test_blocks_of_masks_leave_the_text_as_it_is(tiny, plain, adapter, mode, rul
 
 
 def test_a_block_is_drawn_with_the_noise_and_the_options_of_its_places(tiny):
-    """Under `coupled`, from the target's own logits: what plain decoding would pick at each position, ends not early."""
+    """Under `coupled`, from the target's own logits: what plain decoding would pick there, no end too early."""
     parts, size = tiny._engine.parts, 5
     draws, view = BlockDraws(parts.sampler, parts.acceptance), RowView(parts.rows, (0,))
     params = SamplingParams(max_tokens=9, temperature=1.0, seed=4, min_tokens=3, stop_token_ids=[7], logit_bias={7: 30})

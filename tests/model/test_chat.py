@@ -101,5 +101,5 @@ def test_what_a_template_makes_too_long_is_not_split(tmp_path, content):
 
 def test_a_template_that_takes_all_memory_says_so(tmp_path):
     tokenizer = load_tokenizer(folder_with(tmp_path, template="{{ 'a' * 10 ** 18 }}"))
-    with pytest.raises(ArgumentError, match="refuses these messages: (MemoryError|.*memory.*)"):
+    with pytest.raises(ArgumentError, match=r"refuses these messages: (MemoryError|.*memory.*)"):
         tokenizer.chat([{"role": "user", "content": "a"}])

@@ -25,7 +25,7 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _LONGEST_HEAD = 128 << 20
 """Bytes before the tensors: a vocabulary of 262,144 tokens takes about ten million."""
 _MOST_VALUES = 8_000_000
-"""Fields, list entries, tensors and their dimensions: a file of a gigabyte could name a billion, each many bytes here."""
+"""Fields, list entries, tensors and their dimensions: a gigabyte could name a billion, each many bytes here."""
 
 
 @dataclass(frozen=True, slots=True)
