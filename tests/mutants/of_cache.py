@@ -113,10 +113,5 @@ MUTANTS = (
         "glimpse.drafting.slowfast:SelectorSets.verified", "weights[:, :, -WINDOW:]", "weights",
         "engine/test_slowfast.py::test_a_set_is_of_the_last_queries_alone",
     ),
-    Mutant(
-        "a hole behind the set", "slow-fast: what was committed since the slow step is neither in the set nor read",
-        "glimpse.drafting.slowfast:SlowFastDrafter._recalled", "self._states[slot].seen", "base",
-        "engine/test_slowfast.py::test_a_set_holds_until_the_next_slow_step_whatever_was_committed_since",
-    ),
 )  # fmt: skip
 """In the order of the table."""
