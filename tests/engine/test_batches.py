@@ -234,6 +234,19 @@ def broken(llm, when) -> None:
     llm._engine.parts.decoder.forward = spoiled
 
 
+def test_what_a_request_that_failed_has_read_is_not_shared(tiny_folder):
+    """Its keys and values may be what was wrong with it."""
+    for wrong in (False, True):
+        llm = LLM(tiny_folder, drafter="none", max_batch_size=1)
+        broken(llm, lambda token, wrong=wrong: wrong and token == PROMPTS[1][-1])
+        (request,) = make_requests(llm._loaded, llm._engine, PROMPTS[1], SamplingParams(max_tokens=1, seed=1))
+        llm._engine.add(request)
+        while llm._engine.busy:
+            llm._engine.step()
+        assert (request.error is not None) is wrong
+        assert (llm._loaded.prefixes.find(PROMPTS[1]) == []) is wrong
+
+
 @pytest.mark.parametrize("drafter", ["none", "sparse", "lookup"])
 @pytest.mark.parametrize("acceptance", ["coupled", "rejection"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
