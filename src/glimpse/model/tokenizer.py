@@ -10,6 +10,7 @@ from typing import Any
 
 from glimpse.errors import ArgumentError, GlimpseError, ModelError
 from glimpse.model.chat import bounded_template, encode_chat, texts_of
+from glimpse.model.replacements import refuse_bombs
 
 Message = Mapping[str, str]
 _SLACK = 4
@@ -20,8 +21,10 @@ class Tokenizer:
     """A tokenizer whose prompts are plain text: `<|im_end|>` in one is ten characters unless parsing is asked for."""
 
     def __init__(self, fast: Any) -> None:
+        """Raises ModelError for one that blows texts up."""
         self._fast = fast
         self._backend = fast.backend_tokenizer
+        refuse_bombs(self._backend)
         # A tokenizer.json may carry the truncation and padding of its training run.
         self._backend.no_truncation()
         self._backend.no_padding()
