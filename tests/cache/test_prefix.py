@@ -208,3 +208,11 @@ def test_promises_grow_only_as_far_as_pages_are_spare():
     assert pool.spare_pages == 6
     two.release()
     assert (pool.free_pages, pool.promised) == (8, 0)
+
+
+def test_under_dynamic_scaling_nobody_waits_for_a_prompt_of_another_length():
+    longer, shorter = list(range(700)), list(range(690))
+    for by_length in (False, True):
+        prefixes = PrefixStore(PagePool(CacheShape(1, 1, 4), 8, 16, torch.float32), by_length=by_length)
+        assert prefixes.may_share(longer, shorter, 512) is not by_length
+        assert prefixes.may_share(longer, [*longer[:600], *shorter[:100]], 512)
