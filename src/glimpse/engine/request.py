@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glimpse.cache.prefix import Key
 from glimpse.engine.commit import Commit, Committer
 from glimpse.errors import GlimpseError
@@ -54,6 +57,12 @@ class Request:
     """How often it was put back into the queue."""
     hear: Callable[[Progress], None] | None = None
     """Told of every commit, in the step that makes it."""
+    ids: NDArray[np.int64] = field(init=False, repr=False)
+    """[prompt] int64: the prompt once more. Converting a list of thousands takes longer than all that is done with it
+    at admission."""
+
+    def __post_init__(self) -> None:
+        self.ids = np.array(self.prompt, dtype=np.int64)
 
     @property
     def length(self) -> int:

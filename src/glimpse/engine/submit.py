@@ -41,8 +41,8 @@ def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
         raise ArgumentError("the prompt is empty; give at least one token")
     if len(prompt) > context:
         raise ArgumentError(f"the prompt has {len(prompt)} tokens but the context only {context}")
-    wrong = next((token for token in prompt if not 0 <= token < vocab_size), None)
-    if wrong is not None:
+    if min(prompt) < 0 or max(prompt) >= vocab_size:
+        wrong = next(token for token in prompt if not 0 <= token < vocab_size)
         raise ArgumentError(f"the prompt holds token id {shown(wrong)}, but ids go from 0 to {vocab_size - 1}")
 
 
