@@ -117,7 +117,7 @@ class PrefixStore:
         return max(0, len(prompt) - TAIL) // self._pool.page_size
 
     def _root(self, prompt: Ids) -> _Node:
-        return self._roots.setdefault(len(prompt) if self._by_length else 0, _Node(-1, None, ()))
+        return self._roots.setdefault(len(prompt) if self._by_length else 0, _Node(-1, None, b""))
 
     def _blocks(self, prompt: Ids, count: int) -> list[_Block]:
         raw = np.asarray(prompt[: count * self._pool.page_size], dtype=np.int64).tobytes()

@@ -35,9 +35,10 @@ class PromptTopK:
         Waits for the device, which has nothing else to do: the rows' first drafts are to be made of them.
         """
         ids, chances = (found.cpu() for found in prompt_successors(self._decoder, self._vocab, hidden))
-        sizes = [len(text) for text in texts]
-        for slot, text, own, likely in zip(slots, texts, ids.split(sizes), chances.split(sizes), strict=True):
-            self._drafter.recycle(slot, Successors(text.clone(), own, likely))
+        end = 0
+        for slot, text in zip(slots, texts, strict=True):
+            begin, end = end, end + len(text)
+            self._drafter.recycle(slot, Successors(text.clone(), ids[begin:end], chances[begin:end]))
 
 
 def prompt_successors(decoder: Decoder, vocab: int, hidden: Tensor) -> tuple[Tensor, Tensor]:

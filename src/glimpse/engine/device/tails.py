@@ -43,7 +43,8 @@ class TailReader:
         rows, device = core.rows, core.decoder.device
         self._core, self._graphs = core, graphs
         self._wants = torch.full((rows.size,), int(Want.ADD), dtype=torch.int32, device=device)
-        self._reads, self._length, self._more = self._given = torch.zeros(3, rows.size, dtype=torch.int32, device=device)
+        self._given = torch.zeros(3, rows.size, dtype=torch.int32, device=device)
+        self._reads, self._length, self._more = self._given.unbind()
         self._paged = core.paged(rows.size, LONGEST)
         self._last = core.paged(rows.size, QUERIES) if core.drafts else None
         self._hidden = torch.empty(MOST, core.decoder.spec.hidden_size, dtype=core.decoder.dtype, device=device)
