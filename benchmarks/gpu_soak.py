@@ -36,6 +36,8 @@ ARMS = (
     {"drafter": "sparse", "pacer": "synchronised"},
     {"drafter": "lookup", "pacer": "fixed", "draft_tokens": 4},
 )
+ALONE = 4
+"""Of so many requests one is decoded by itself for reference, the others together."""
 COLUMNS = ("seed", "drafter", "pacer", "reserve", "seconds", "compared", "near ties", "faults", *SHOWN)
 
 
@@ -61,7 +63,7 @@ def one(llm: LLM, mix: Mix, seed: int) -> dict[str, Any]:
     plain, pool = llm.variant(prefix_reuse=False), llm.loaded.pool
     most = 2 * pool.pages_for(mix.longest + mix.most_tokens) if scarce else pool.pages
     with pages(llm, most):
-        found = soak(llm.variant(**arm), plain, mix, seed, partial(is_near, plain))
+        found = soak(llm.variant(**arm), plain, mix, seed, partial(is_near, plain), alone=ALONE)
     return {"seed": seed, "arm": arm, "pages": most, "seconds": time.perf_counter() - begun,
             "counts": dict(found.counts), "faults": found.faults}  # fmt: skip
 

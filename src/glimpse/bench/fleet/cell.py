@@ -88,7 +88,7 @@ class FleetCell:
             window = run_window(engine, requests, self.clock, rows * effort.tokens)
             return window, [list(request.committer.token_ids) for request in requests]
         finally:
-            for request in requests:
+            for request in reversed(requests):  # the last row goes without another moving into its place
                 engine.cancel(request)
 
     def places(self, rows: int, turn: int) -> list[int]:
