@@ -26,13 +26,14 @@ from glimpse.engine.memory import PAGE_SIZE
 
 LONGEST = TAIL + PAGE_SIZE
 """Tokens of a row, at most: the tail of a prompt whose whole pages are shared has fewer."""
-LEAST, MOST = 32, 1024
-"""Tokens of a forward: the number that the least graph is made for, and the most; sizes double."""
+SIZES = (32, 128, 512, 1024)
+"""Tokens that forwards are made for; the rest is padding. Each is a graph, and compiles a kernel, when first needed."""
+MOST = SIZES[-1]
 
 
 def bucket(tokens: int) -> int:
-    """The number of tokens that a forward of `tokens` is made for."""
-    return max(LEAST, 1 << (tokens - 1).bit_length())
+    """The number of tokens that a forward of `tokens`, at most `MOST`, is made for."""
+    return next(size for size in SIZES if size >= tokens)
 
 
 class TailReader:
