@@ -34,7 +34,7 @@ for part in "$@"; do
         python3 -m glimpse bench batches -m "$model" $common --seconds 200 --cell-seconds 12 \
             --context 8000 --batch 256,64,16,4,1,128,32,8,2 ;;
     soak)
-        python3 -m benchmarks.soak --device cuda -m "$model" --seconds 200 --commit "$commit" --out "$out" ;;
+        python3 -m benchmarks.soak --device cuda -m "$model" --ids "$ids" --seconds 200 --commit "$commit" --out "$out" ;;
     timeline)
         for pacer in fleet synchronised; do
             python3 -m glimpse bench timeline -m "$model" $common --out "$out/$pacer" --pacer $pacer --steps 480 --seconds 60 \

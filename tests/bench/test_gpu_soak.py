@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
@@ -12,7 +14,8 @@ from tests.tiny import write_tiny_checkpoint
 
 from glimpse import LLM, SamplingParams
 from glimpse.bench.results import read_result
-from glimpse.bench.soak import Mix, soak
+from glimpse.bench.soak import Gap, Mix, make_jobs, soak, windows
+from glimpse.errors import ArgumentError
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +58,39 @@ def test_a_wrong_token_is_a_fault_and_a_near_tie_is_not(llm, monkeypatch):
     prompt = list(range(5, 25))
     right = tuple(llm.generate([prompt], params)[0].token_ids)
     wrong = (*right[:3], (right[3] + 1) % 300, *right[4:])
-    assert not gpu_soak.is_near(llm, prompt, params, right, wrong)
-    assert not gpu_soak.is_near(llm, prompt, params, right, right[:4])
+    far = gpu_soak.gap(llm, prompt, params, right, wrong)
+    assert not far.near
+    assert gpu_soak.gap(llm, prompt, params, right, right[:4]) is None
     monkeypatch.setitem(gpu_soak.MOVES, torch.float32, 1e3)
-    assert gpu_soak.is_near(llm, prompt, params, right, wrong)
+    near = gpu_soak.gap(llm, prompt, params, right, wrong)
+    assert near.near
+    assert (near.margin, near.limit) == (far.margin, 2e3)
 
 
 def test_what_is_near_is_counted_not_blamed(llm):
     mix, other = Mix(requests=6, longest=40, most_tokens=8, cancelled=0.0, preempted=0.0), llm.variant()
-    found = soak(llm, _Liar(llm), mix, 0, lambda prompt, params, right, got: True)
+    found = soak(llm, _Liar(llm), mix, 0, lambda prompt, params, right, got: Gap(1.0, 4.0))
     assert found.faults == []
+    assert found.nearest == 0.25
     assert found.counts["near ties"] == found.counts["compared"] == 6
-    assert len(soak(other, _Liar(llm), mix, 0).faults) == 6
+    blamed = soak(other, _Liar(llm), mix, 0, lambda prompt, params, right, got: Gap(5.0, 4.0)).faults
+    assert len(blamed) == len(soak(other, _Liar(llm), mix, 0).faults) == 6
+    assert "margin 5.000, limit 4.000" in blamed[0]
+
+
+def test_prompts_are_pieces_of_the_texts(llm):
+    texts = [list(range(10, 100)), list(range(150, 220))]
+    jobs = make_jobs(Mix(requests=40, longest=90, most_tokens=4), Random(1), 300, windows(texts))
+    flat = [set(itertools.pairwise(text)) for text in texts]
+    for job in jobs:
+        pairs = list(itertools.pairwise(job.prompt))
+        assert sum(pair not in flat[0] | flat[1] for pair in pairs) <= 1
+    assert len({len(job.prompt) for job in jobs}) > 10
+
+
+def test_bfloat16_wants_real_text(folder):
+    with pytest.raises(ArgumentError, match="bfloat16 needs --ids"):
+        gpu_soak.main(["--device", "cpu", "-m", str(folder)])
 
 
 class _Liar:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -64,25 +64,47 @@ class Soak:
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     """Empty if all was right."""
+    nearest: float = 0.0
+    """Of the near tie that was least of one, margin over limit."""
 
 
-def make_jobs(mix: Mix, draw: Random, vocab: int) -> list[Job]:
-    """The requests of a soak, by arrival. Ids 0 to 2 are left out: in most vocabularies they are special."""
-    texts = [draw.choices(range(3, vocab), k=mix.longest) for _ in range(3)]
+Source = Callable[[Random, int], list[int]]
+"""Some so many token ids to ask with."""
+
+
+def any_ids(vocab: int) -> Source:
+    """Random ids. 0 to 2 are left out: in most vocabularies they are special."""
+    return lambda draw, count: draw.choices(range(3, vocab), k=count)
+
+
+def windows(texts: Sequence[Sequence[int]]) -> Source:
+    """Pieces of texts, no longer than they are."""
+
+    def piece(draw: Random, count: int) -> list[int]:
+        text = draw.choice(texts)
+        begin = draw.randint(0, max(0, len(text) - count))
+        return list(text[begin : begin + count])
+
+    return piece
+
+
+def make_jobs(mix: Mix, draw: Random, vocab: int, source: Source) -> list[Job]:
+    """The requests of a soak, by arrival."""
+    texts = [source(draw, mix.longest) for _ in range(3)]
     arrivals, now = [], 0.0
     for _ in range(mix.requests):
         now += draw.expovariate(1 / mix.apart)
         arrivals.append(int(now))
     return [
-        Job(_prompt(mix, draw, texts, vocab), _params(mix, draw, vocab), at, _patience(mix, draw)) for at in arrivals
+        Job(_prompt(mix, draw, texts, source), _params(mix, draw, vocab), at, _patience(mix, draw)) for at in arrivals
     ]
 
 
-def _prompt(mix: Mix, draw: Random, texts: list[list[int]], vocab: int) -> list[int]:
+def _prompt(mix: Mix, draw: Random, texts: list[list[int]], source: Source) -> list[int]:
     length = round(math.exp(draw.uniform(0, math.log(mix.longest))))
     if draw.random() < 0.5:
-        return draw.choices(range(3, vocab), k=length)
-    return [*draw.choice(texts)[: max(0, length - 5)], *draw.choices(range(3, vocab), k=min(length, 5))]
+        return source(draw, length)
+    return [*draw.choice(texts)[: max(0, length - 5)], *source(draw, min(length, 5))]
 
 
 def _params(mix: Mix, draw: Random, vocab: int) -> SamplingParams:
@@ -102,28 +124,47 @@ def _patience(mix: Mix, draw: Random) -> int | None:
     return draw.randint(0, mix.most_tokens) if draw.random() < mix.cancelled else None
 
 
-Near = Callable[[list[int], SamplingParams, tuple[int, ...], tuple[int, ...]], bool]
-"""Of a prompt, its settings, the right tokens and others: whether the first that differs is a near tie."""
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far the right path was from picking the other token, and how far rounding may carry it."""
+
+    margin: float
+    limit: float
+
+    @property
+    def near(self) -> bool:
+        """Whether rounding explains it."""
+        return self.margin <= self.limit
+
+    def __str__(self) -> str:
+        return f"margin {self.margin:.3f}, limit {self.limit:.3f}"
 
 
-def never(prompt: list[int], params: SamplingParams, right: tuple[int, ...], got: tuple[int, ...]) -> bool:
-    """Nothing is excused."""
-    return False
+Judge = Callable[[list[int], SamplingParams, tuple[int, ...], tuple[int, ...]], Gap | None]
+"""Of a prompt, its settings, the right tokens and others: the gap at the first that differs; None where there is none,
+as in a text that is only shorter or longer."""
 
 
-def soak(llm: LLM, plain: LLM, mix: Mix, seed: int, near: Near = never, *, alone: int = 1) -> Soak:
-    """Runs a mix through the engine of `llm`, whose requests must be as `plain` has them, but for what is `near`.
+def unexcused(prompt: list[int], params: SamplingParams, right: tuple[int, ...], got: tuple[int, ...]) -> None:
+    """No difference is looked into: all are faults."""
 
-    `plain` decodes every `alone`-th request by itself and the others together.
+
+def soak(
+    llm: LLM, plain: LLM, mix: Mix, seed: int, judge: Judge = unexcused, source: Source | None = None, *, alone: int = 1
+) -> Soak:
+    """Runs a mix through the engine of `llm`, whose requests must be as `plain` has them, near ties apart.
+
+    The prompts are of random ids where there is no other `source`. `plain` decodes every `alone`-th request by itself,
+    the others together.
     """
-    draw = Random(seed)
-    jobs = make_jobs(mix, draw, llm.tokenizer.vocab_size)
+    draw, vocab = Random(seed), llm.tokenizer.vocab_size
+    jobs = make_jobs(mix, draw, vocab, source or any_ids(vocab))
     right = _plainly(plain, jobs, alone)
     result, before = Soak(), _ledger(llm)
     requests = [make_requests(llm.loaded, llm._engine, job.prompt, job.params)[0] for job in jobs]
     _drive(llm, list(zip(jobs, requests, strict=True)), mix, draw, result)
     for index, (request, expected) in enumerate(zip(requests, right, strict=True)):
-        _judge(index, jobs[index], request, expected, near, result)
+        _judge(index, jobs[index], request, expected, judge, result)
     if _ledger(llm) != before:
         result.faults.append(f"left over: {_ledger(llm)} where {before} was at the start")
     return result
@@ -156,7 +197,7 @@ def _drive(llm: LLM, pairs: list[tuple[Job, Request]], mix: Mix, draw: Random, r
     result.counts["steps"] = step
 
 
-def _judge(index: int, job: Job, request: Request, expected: tuple[int, ...], near: Near, result: Soak) -> None:
+def _judge(index: int, job: Job, request: Request, expected: tuple[int, ...], judge: Judge, result: Soak) -> None:
     got, reason = tuple(request.committer.token_ids), request.committer.finish_reason
     result.counts[str(reason)] += 1
     result.counts["tokens"] += len(got)
@@ -165,10 +206,14 @@ def _judge(index: int, job: Job, request: Request, expected: tuple[int, ...], ne
     result.counts["accepted"] += request.speculation.accepted
     result.counts["compared"] += 1
     right = expected[: len(got)] if reason == "abort" else expected
-    if request.error is None and got != right and near(job.prompt, job.params, expected, got):
+    if request.error is None and got == right:
+        return
+    gap = judge(job.prompt, job.params, expected, got) if request.error is None else None
+    if gap and gap.near:
         result.counts["near ties"] += 1
-    elif request.error is not None or got != right:
-        result.faults.append(f"request {index} ({reason}, {request.error}): {got} where {expected} is right")
+        result.nearest = max(result.nearest, gap.margin / gap.limit)
+    else:
+        result.faults.append(f"request {index} ({reason}, {request.error}, {gap}): {got} where {expected} is right")
 
 
 def _ledger(llm: LLM) -> tuple[int, ...]:

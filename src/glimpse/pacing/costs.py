@@ -187,8 +187,8 @@ class StepCosts:
         return kind.point[1] if kind else None
 
     def off(self, load: StepLoad) -> float | None:
-        """By how much steps of this load's kind took longer than is predicted; None where none ran. One step is believed
-        by half, nine by nine tenths.
+        """By how many seconds steps of this load's kind took longer than is predicted; None where none ran. One step is
+        believed by half, nine by nine tenths.
         """
         measured, count = self.measured(load), self.seen(load)
         return None if measured is None else (measured - self.seconds(load)) * count / (count + 1)

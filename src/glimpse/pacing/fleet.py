@@ -23,7 +23,7 @@ from glimpse.pacing.strides import GRIDS, Schedule
 
 HELD, LONGEST = 4, 32
 """Verifications of the batch (plain steps count) until grid and strides are worked out anew; twice as many each time
-that this changes nothing, at most. Plain steps teach nothing that could change it: behind them it is the most at once."""
+that this changes nothing, at most. Plain steps teach nothing that could change it: for them it is the most at once."""
 
 
 class FleetPacer(Pacer):

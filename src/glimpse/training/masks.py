@@ -87,7 +87,9 @@ def _masks(
         q, k, v = (x.view(count, groups * size, -1, x.shape[-1]).transpose(1, 2) for x in (q, k, v))
         keys = torch.cat([reading.keys[layer - config.first], k], 2)
         values = torch.cat([reading.values[layer - config.first], v], 2)
-        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+        # With a mask and heads in groups, a GPU has no fused attention: it writes all scores out, ten layers of them.
+        keys, values = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (keys, values))
+        mixed = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
         return mixed.transpose(1, 2).flatten(0, 1)
 
     positions = places.flatten()
