@@ -4,8 +4,9 @@
         --commit COMMIT
 
 The soaks of `benchmarks.soak` (64 requests of up to 6,000 tokens, cancellations, preemptions), over the arms below;
-none begins after SECONDS. One request in four is plainly decoded by itself for reference, the others together. A difference is a near tie where the plain path, teacher-forced, was no further from the
-other token than rounding may carry it: what logits move by, fixed beforehand for bfloat16 (`bench.decode.ties.MOVES`),
+none begins after SECONDS. One request in four is plainly decoded by itself for reference, the others together. A
+difference is a near tie where the plain path, teacher-forced, was no further from the other token than rounding may
+carry it: what logits move by, fixed beforehand for bfloat16 (`bench.decode.ties.MOVES`),
 else `bench.judge.rounding_limit` of that very text. What is fixed was measured on real text, and logits after random
 ids move further (one of 128 requests was beyond it), so that bfloat16 takes its prompts from IDS.
 """

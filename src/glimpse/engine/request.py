@@ -41,6 +41,8 @@ class Request:
     speculation: Speculation
     limit: int
     """The length (tokens, prompt included) that it may reach."""
+    ids: NDArray[np.int64]
+    """[prompt]: the prompt once more. Converting a list of thousands takes longer than looking its pages up."""
     index: int = 0
     """Which of the `n` outputs of its prompt this is."""
     clock: Clock = field(default_factory=Clock)
@@ -57,12 +59,6 @@ class Request:
     """How often it was put back into the queue."""
     hear: Callable[[Progress], None] | None = None
     """Told of every commit, in the step that makes it."""
-    ids: NDArray[np.int64] = field(init=False, repr=False)
-    """[prompt] int64: the prompt once more. Converting a list of thousands takes longer than all that is done with it
-    at admission."""
-
-    def __post_init__(self) -> None:
-        self.ids = np.array(self.prompt, dtype=np.int64)
 
     @property
     def length(self) -> int:
