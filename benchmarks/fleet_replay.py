@@ -59,7 +59,7 @@ class Measured:
         position = ((self.plain - self.step) / self.rows - token) / self.length
         read = max(256, self.length // 14)
         each = (self.draft - self.step) / self.rows
-        ms = (self.step, token, each / 2, position, each / 2 / read, 0.0, 0.0, self.mixed)
+        ms = (self.step, token, each / 2, position, each / 2 / read, 0.0, 0.0, self.mixed, 0.0)
         return Surface(tuple(1e-3 * value for value in ms), self.length, self.rows, read)
 
 

@@ -50,7 +50,7 @@ class Batch:
     """As many rows as there are places; a row whose answer has ended takes the next one, round and round."""
 
     def __init__(self, answers: Sequence[Answer], rows: int, policy: Policy, coefficients: Sequence[float]) -> None:
-        """`coefficients`: [8] seconds per unit of `StepLoad.features`, of a step."""
+        """`coefficients`: [9] seconds per unit of `StepLoad.features`, of a step."""
         self._answers, self._coefficients = answers, np.array(coefficients)
         longest = max(len(answer.ids) for answer in answers)
         self._rows = Rows(rows, longest + policy.most + 2, max(1, policy.most))

@@ -17,6 +17,7 @@ from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.results import Table
 from glimpse.bench.tradeoff.modes import Mode
+from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.engine.build import build_engine
 from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.memory import free_unused
@@ -36,7 +37,7 @@ def speeds(
     Prompts stay in the cache from one turn to the next, so that a turn's rows begin together.
     """
     length = shape.context + tokens + BEGUN
-    loaded = load(models.open(shape, length), length, shape.rows)
+    loaded = load(models.open(shape, length), length, shape.rows, SlowFastDrafter.scores)
     prompts = text.prompts(loaded.checkpoint.tokenizer, shape.context, shape.rows)
     asked = Asked(prompts, [shape.name] * shape.rows)
     for mode, budget in (*modes, modes[0]):

@@ -33,7 +33,7 @@ def test_arithmetic_of_a_wide_verification_counts():
     for accepted in (4, 2, 0):
         speculation.record(4, accepted)
     speculation.record(0, 0)
-    found = predicted(speculation, (2, 1, 0, 0, 0, 0, 0, 0), forwards=False)
+    found = predicted(speculation, (2, 1, 0, 0, 0, 0, 0, 0, 0), forwards=False)
     assert found == pytest.approx((6 + 3 + 1) * 3 / (3 * 7 + 3))
 
 
@@ -41,9 +41,9 @@ def test_draft_steps_cost_what_they_read_and_every_round_its_recall_set():
     """1 s a step, 1 ms a position read, 2 s a recall set: plain 2 s, verification of 2 drafts 3.002, a draft 1.256."""
     speculation = Speculation("sparse", draft_steps=2)
     speculation.record(2, 2)
-    found = predicted(speculation, (1, 0, 0, 1e-3, 1e-3, 0, 2, 0), forwards=True)
+    found = predicted(speculation, (1, 0, 0, 1e-3, 1e-3, 0, 2, 0, 0), forwards=True)
     assert found == pytest.approx(3 * 2 / (1 + 1.002 + 2 + 2 * 1.256))
 
 
 def test_nothing_decoded_predicts_nothing():
-    assert predicted(Speculation("lookup"), (1, 0, 0, 0, 0, 0, 0, 0), forwards=False) is None
+    assert predicted(Speculation("lookup"), (1, 0, 0, 0, 0, 0, 0, 0, 0), forwards=False) is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from glimpse.engine.forward import forward
+from glimpse.engine.memory import costs_of
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
@@ -21,6 +23,19 @@ def ledger(tiny):
     """Every test gives back every page."""
     yield
     assert tiny._loaded.pool.free_pages == tiny._loaded.pool.pages
+
+
+@pytest.mark.parametrize(("drafter", "scores"), [("sparse", torch.bfloat16), ("slowfast", torch.float32)])
+def test_memory_is_planned_for_what_the_drafter_keeps_of_positions(tiny_folder, monkeypatch, drafter, scores):
+    asked = []
+
+    def costs(spec, dtype, device, scores):
+        asked.append(scores)
+        return costs_of(spec, dtype, device, scores)
+
+    monkeypatch.setattr("glimpse.engine.loaded.costs_of", costs)
+    LLM(tiny_folder, drafter=drafter, max_batch_size=1, max_context=128, device="cpu")
+    assert asked == [scores, scores], "before the weights are read, and for the cache"
 
 
 def test_compare_of_a_whole_context_in_a_cache_of_one(tiny_folder):

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from statistics import median
 
 from glimpse.engine.judge import margin
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Request
-from glimpse.outputs import Comparison, GenerationOutput, first_difference
+from glimpse.outputs import Comparison, GenerationOutput, StreamChunk, first_difference
 from glimpse.pacing.costs import StepLoad
+
+
+def in_turn(
+    runs: Sequence[Callable[[], Generator[StreamChunk, None, None]]],
+    pairs: int,
+    on_chunk: Callable[[StreamChunk], None] | None,
+) -> list[GenerationOutput]:
+    """Outputs of the runs one after the other, `pairs` times but at least once; `on_chunk` hears the first of all."""
+    outputs: list[GenerationOutput] = []
+    for turn, begin in enumerate([*runs] * max(1, pairs)):
+        with closing(begin()) as chunks:
+            for chunk in chunks:
+                if on_chunk and turn == 0:
+                    on_chunk(chunk)
+                if chunk.output:
+                    outputs.append(chunk.output)
+    return outputs
 
 
 def comparison(parts: Parts, outputs: Sequence[GenerationOutput], margin: float | None) -> Comparison:

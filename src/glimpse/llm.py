@@ -6,18 +6,20 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
-from glimpse.compare import comparison, divergence_margin, with_prefill
+from glimpse.compare import comparison, divergence_margin, in_turn, with_prefill
+from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import build_engine, check_names, refuse_bitwise, refuse_unused
 from glimpse.engine.closed import Closed
 from glimpse.engine.face import EngineFace
-from glimpse.engine.finish import chunk_of, output_of
+from glimpse.engine.finish import output_of
 from glimpse.engine.loaded import Loaded, open_loaded
 from glimpse.engine.lossy import usual_drafter
 from glimpse.engine.machine import MachineOptions
@@ -26,7 +28,8 @@ from glimpse.engine.options import EngineOptions
 from glimpse.engine.place import DeviceWarning, place
 from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
 from glimpse.engine.request import Request
-from glimpse.engine.stream import follow
+from glimpse.engine.settings import settings_of
+from glimpse.engine.stream import chunks, run_all
 from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError
 from glimpse.outputs import BrokenOff, Comparison, GenerationOutput, StreamChunk, TextStream
@@ -116,7 +119,8 @@ class LLM:
         refuse_bitwise(options, where.device)
         if where.warn:
             warnings.warn(f"running on the CPU: {where.reason}", DeviceWarning, stacklevel=2)
-        loaded = open_loaded(model, machine, where.device, lambda done, total: hear("weights", done, total))
+        scores = DRAFTERS.get(options.drafter).scores
+        loaded = open_loaded(model, machine, where.device, lambda done, total: hear("weights", done, total), scores)
         self._set_up(loaded, options, machine.seed, hear)
 
     def _set_up(self, loaded: Loaded, options: EngineOptions, seed: int | None, progress: Progress) -> None:
@@ -172,34 +176,7 @@ class LLM:
     @property
     def settings(self) -> dict[str, object]:
         """Every effective setting of the engine."""
-        parts = self._engine.parts
-        recalls = parts.drafter.needs_forward or parts.drafter.recalls
-        adapter = self.options.adapter if parts.drafter.takes_adapter else None
-        return {
-            "model": self._loaded.checkpoint.name,
-            "drafter": self.options.drafter,
-            "pacer": self.options.paced_by,
-            "acceptance": parts.acceptance.name,
-            "lossy": self.options.lossy,
-            "draft_tokens": parts.pacer.most,
-            "budget": parts.budget.share if recalls else None,
-            "budget_floor": parts.budget.floor if recalls else None,
-            "suffix_store": self.options.suffix_store,
-            "adapter": adapter,
-            "block_mode": (self.options.block_mode or "auto") if adapter else None,
-            "exact": self.options.exact,
-            "reserve": self.options.reserve,
-            "prefix_reuse": self.options.prefix_reuse,
-            "dtype": str(parts.decoder.dtype).removeprefix("torch."),
-            "device": str(parts.decoder.device),
-            "context_length": self.context_length,
-            "max_batch_size": self._loaded.slots,
-            "cache_tokens": self._loaded.pool.pages * self._loaded.pool.page_size,
-            "threads": torch.get_num_threads(),
-            "lossless": parts.drafter.lossless and parts.acceptance.lossless,
-            **parts.drafter.settings,
-            **self._engine.facts,
-        }
+        return settings_of(self._loaded, self._engine)
 
     def generate(
         self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None = None
@@ -210,7 +187,7 @@ class LLM:
         has the other outputs, where the model's numbers overflow for some of several.
         """
         requests = self._requests(prompts, params)
-        self._run(requests)
+        run_all(self._engine, requests)
         errors = [request.error for request in requests if request.error]
         if errors and len(errors) < len(requests):
             raise BrokenOff([None if request.error else self._finish(request) for request in requests], errors[0])
@@ -243,17 +220,11 @@ class LLM:
             suffix_store_tokens=None, lossy=None,
         )  # fmt: skip
         settled = self._settled(single_output(params))
-        outputs: list[GenerationOutput] = []
         begun = time.perf_counter()
         with self.pinned(prompt) as ids:
             shared = time.perf_counter() - begun
-            for turn in range(2 * max(1, pairs)):
-                with closing((plain if turn % 2 else self)._follow(ids, settled)) as chunks:
-                    for chunk in chunks:
-                        if on_chunk and turn == 0:
-                            on_chunk(chunk)
-                        if chunk.output:
-                            outputs.append(with_prefill(chunk.output, shared))
+            runs = [partial(llm._follow, ids, settled) for llm in (self, plain)]
+            outputs = [with_prefill(output, shared) for output in in_turn(runs, pairs, on_chunk)]
             margin = divergence_margin(plain._engine.parts, outputs[1], outputs[0], plain._requests([ids], settled)[0])
         return comparison(self._engine.parts, outputs, margin)
 
@@ -302,34 +273,12 @@ class LLM:
             requests += make_requests(self._loaded, self._engine, self._ids(prompt), settled)
         return requests
 
-    def _run(self, requests: list[Request]) -> None:
-        engine = self._engine
-        for request in requests:
-            engine.add(request)
-        try:
-            while not all(request.finished for request in requests):
-                engine.step()
-        except BaseException:
-            for request in requests:
-                engine.cancel(request)
-            raise
-
     def _follow(self, prompt: Prompt, params: SamplingParams) -> Generator[StreamChunk, None, None]:
         (request,) = self._requests([self._ids(prompt)], params)
         return self._stream(request)
 
     def _stream(self, request: Request) -> Generator[StreamChunk, None, None]:
-        last, written = StreamChunk("", (), ()), 0
-        # Closed by name: a closed generator of Python 3.12 may leave the ones within it open.
-        with closing(follow(self._engine, request, self._prefill_progress(request))) as steps:
-            for progress in steps:
-                chunk = chunk_of(progress, written)
-                written += len(chunk.token_ids)
-                if progress.commit.finish_reason is None:
-                    yield chunk
-                else:
-                    last = chunk
-        yield replace(last, output=self._finish(request))
+        return chunks(self._engine, request, self._prefill_progress(request), self._finish)
 
     def _prefill_progress(self, request: Request) -> Callable[[EngineFace], None]:
         total = len(request.prompt)

@@ -18,7 +18,7 @@ from glimpse.bench.results import read_result
 from glimpse.bench.runner import main
 
 ROOT = Path(__file__).resolve().parents[2]
-SURFACE = RowSurface("toy", (0.1, 0.02, 0.05, 0.001, 0.0, 0.0, 0.01, 0.0), 900, 50)
+SURFACE = RowSurface("toy", (0.1, 0.02, 0.05, 0.001, 0.0, 0.0, 0.01, 0.0, 0.0), 900, 50)
 """A plain step takes 1.021 s, a draft step 0.15."""
 
 

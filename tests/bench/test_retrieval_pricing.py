@@ -12,9 +12,9 @@ from benchmarks.retrieval_pricing import policies, suite
 from glimpse.bench.results import read_result
 from glimpse.bench.runner import main
 
-STEP = (1.0, 0, 0, 0, 0, 0, 0, 0)
+STEP = (1.0, 0, 0, 0, 0, 0, 0, 0, 0)
 """A step takes a second, whatever it carries."""
-TOKEN = (0.0, 1.0, 0, 0, 0, 0, 0, 0)
+TOKEN = (0.0, 1.0, 0, 0, 0, 0, 0, 0, 0)
 """A second a token that is fed."""
 
 

@@ -81,3 +81,26 @@ def test_blocks_in_batches_of_a_model_and_of_its_twin(capsys, model, adapter, tm
     assert (code, "--budget 40 means nothing to the arms none, block-parallel" in err) == (2, True)
     code, _, err = run(capsys, "fleet", f"{model}:80x2", "--adapter", adapter)
     assert (code, "means nothing to the arms none, synchronised, feedback" in err) == (2, True)
+
+
+def test_a_timeline_of_blocks(capsys, model, adapter, tmp_path):
+    """A model's and its twin's: the masks of both are those of one adapter, which the file names without its folder."""
+    argv = [
+        f"{model}:80x2",
+        f"{model}@big:80x2",
+        "--drafter",
+        "block",
+        "--steps",
+        "12",
+        "--pacer",
+        "fixed",
+        "--out",
+        str(tmp_path),
+    ]
+    code, out, err = run(capsys, "timeline", *argv, "--adapter", adapter, "--json", "-q")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["settings"]["options"]["adapter"].startswith("adapter.safetensors ")
+    for cell in found["runs"]:
+        assert any("v" in lane["steps"] for lane in cell["lanes"]), cell
+    assert len(list(tmp_path.glob("*.svg"))) == 2

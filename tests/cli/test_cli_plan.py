@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.tiny import tiny_config, write_json, write_tiny_checkpoint
 
 from glimpse.cli import app
+from glimpse.pacing.calibration import _SIZES, Calibration, path_of, read
+from glimpse.pacing.costs import FEATURES
 from glimpse.planning import roofs
 
 
@@ -95,6 +98,7 @@ def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(roofs, "_COPIED", {"cpu": 2**20})
     monkeypatch.setattr(roofs, "_SIDE", {"cpu": 64})
+    monkeypatch.setattr("glimpse.pacing.calibration.UNEVEN", 99)  # whatever else this machine does
     model = str(write_tiny_checkpoint(tmp_path / "tiny", max_position_embeddings=256))
     code, out, err = _run(capsys, "calibrate", "-m", model, "--seconds", "1", "--json", "-q")
     value = json.loads(out)
@@ -114,6 +118,48 @@ def test_calibrate_then_plan_with_the_file(capsys, tmp_path, monkeypatch):
     code, out, _ = _run(capsys, "plan", "--device", value["file"])
     assert code == 0
     assert "that calibration is of tiny in float32; its bandwidth and rate are taken" in " ".join(out.split())
+
+
+def test_a_busy_machine_is_measured_twice_and_a_better_calibration_stays(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "cache"))
+    model = str(write_tiny_checkpoint(tmp_path / "tiny", max_position_embeddings=256))
+    spreads, asked = [], []
+    found = _made_up()
+
+    def measured(loaded, effort, progress):
+        asked.append(effort)
+        return replace(found, spread=spreads.pop(0))
+
+    monkeypatch.setattr("glimpse.planning.measure.calibrate", measured)
+    for run, (own, code, said) in enumerate(
+        [
+            ([0.5, 0.3], 0, ["take 50% longer than the fastest of them: the machine is busy", "take 30% longer"]),
+            ([0.6, 0.02], 0, ["measuring once more"]),
+            ([0.03], 0, []),
+            (
+                [0.4, 0.5],
+                1,
+                ["measuring once more", "repeats of a step take 40% longer", "spread is 3%, stays; "],
+            ),
+        ]
+    ):
+        spreads[:], asked[:] = own, []
+        done, _, err = _run(capsys, "calibrate", "-m", model, "-q")
+        assert (done, len(asked), spreads) == (code, len(own), []), run
+        lines = err.splitlines()
+        assert all(words in " ".join(lines) for words in said), err
+        assert len(lines) == min(len(said), 2)
+    spreads[:] = [0.4, 0.5]
+    assert _run(capsys, "calibrate", "-m", model, "-q", "--fresh", "--json")[0] == 0
+    assert read(path_of(found.device, found.model, found.dtype)).spread == 0.4
+
+
+def _made_up():
+    """A calibration of a tiny model."""
+    return Calibration(
+        device="a device", model="tiny", dtype="float32", shape=dict.fromkeys(_SIZES, 1),
+        coefficients=(0.01,) * len(FEATURES), points=(), bandwidth=1e9, rate=1e9, memory=1, measured="today", torch="2",
+    )  # fmt: skip
 
 
 def test_what_does_not_fit_is_to_be_shrunk_first(capsys):

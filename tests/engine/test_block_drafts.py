@@ -173,7 +173,7 @@ def test_a_load_counts_the_masks(tiny, adapter):
     parts, sequence = llm._engine.parts, Sequence(llm._engine.parts.pool)
     masks = MaskGroups(parts.drafter.head.path, 4, (0, 1))
     load = load_of([RowSpec(0, sequence, 10, 2, masks=masks)], parts.rows)
-    assert (load.full_tokens, load.draft_tokens, load.draft_kv, load.rounds, load.mixed) == (2, 8, 24, 1, 0)
+    assert (load.full_tokens, load.draft_tokens, load.draft_kv, load.rounds, load.riding) == (2, 8, 24, 0, 1)
 
 
 def test_what_the_first_mask_costs_is_measured_apart_from_the_others(tiny, adapter):
@@ -184,7 +184,7 @@ def test_what_the_first_mask_costs_is_measured_apart_from_the_others(tiny, adapt
         masks = MaskGroups(path, 4, tuple(range(count))) if count else None
         load = load_of([RowSpec(0, sequence, 100, 5, masks=masks)], parts.rows)
         costs.observe(load, 1.0 + (0.4 if count else 0.0) + 0.01 * 4 * count)
-    assert float(costs.marginal(rounds=1)) == pytest.approx(0.4, rel=0.2)
+    assert float(costs.marginal(riding=1)) == pytest.approx(0.4, rel=0.2)
     assert float(costs.marginal(draft_tokens=4, draft_kv=100)) == pytest.approx(0.04, rel=0.5)
 
 

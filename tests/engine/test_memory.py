@@ -77,7 +77,7 @@ def test_sizes_of_an_8b_model_on_a_gpu():
         "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
         "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "max_position_embeddings": 131072,
     }  # fmt: skip
-    costs = costs_of(spec_from_config(tiny_config(**sizes)), torch.bfloat16, GPU)
+    costs = costs_of(spec_from_config(tiny_config(**sizes)), torch.bfloat16, GPU, torch.bfloat16)
     assert costs.weights == 2 * 8_030_261_248
     assert costs.position == 128 * 1024
     roomy, small = (Memory("a GPU has some", int(size * 0.9 * GIB)) for size in (139, 12))

@@ -64,3 +64,19 @@ def test_an_option_that_the_drafter_never_reads_is_refused(monkeypatch, options)
     monkeypatch.setattr("glimpse.engine.loaded.open_model", lambda *_, **__: pytest.fail("opened the model"))
     with pytest.raises(ArgumentError, match=f"means nothing to drafter '{options['drafter']}'"):
         LLM("demo", **options)
+
+
+def test_sparse_drafts_of_a_gpus_batch_are_paced_by_fleet_where_nobody_asks():
+    """Row by row, as `entropy` decides, rows draft while others verify, which a GPU does not do well."""
+    for drafter, pacer in (
+        ("sparse", "fleet"),
+        ("refresh", "entropy"),
+        ("slowfast", "boundary"),
+        ("lookup", "entropy"),
+    ):
+        assert EngineOptions(drafter=drafter, batch_graphs=True).paced_by == pacer
+        assert EngineOptions(drafter=drafter, batch_graphs=True, pacer="fixed").paced_by == "fixed"
+    assert EngineOptions(drafter="sparse").paced_by == "entropy"
+    assert EngineOptions(drafter="auto", batch_graphs=True).paced_by == "auto"
+    with pytest.raises(ArgumentError, match="unknown option 'batch_graphs'"):
+        EngineOptions().changed(batch_graphs=True)

@@ -74,7 +74,7 @@ def test_any_pacer_may_pace_the_spine(small, plain, seed):
     """One that stops at random, and drops nodes by prices of its own."""
     llm = small.variant(drafter="sparse+racer", pacer="fixed", draft_tokens=6, **RECALL)
     parts = llm._engine.parts
-    dear = StepCosts(1, 1, start=[1e-3, 10.0**-seed * 1e-3, 1e-4, 0, 0, 0, 0, 0])
+    dear = StepCosts(1, 1, start=[1e-3, 10.0**-seed * 1e-3, 1e-4, 0, 0, 0, 0, 0, 0])
     pacer = SpinePacer(RandomPacer(6, seed), PaceContext(dear, None, False, lambda length: 24, branches=True))
     llm._engine = Engine(replace(parts, pacer=pacer), llm.options)
     outputs = run(llm, jobs())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from tests.adapters import write_random_adapter
 from tests.tiny import write_tiny_checkpoint
 
+from engine.device.blocks import counts, following, knowing, told, unlike
 from glimpse.engine.build import make_parts
 from glimpse.engine.engine import Engine
 from glimpse.llm import LLM
+from glimpse.sampling.params import SamplingParams
 from glimpse.training.loop import Trainer
 from glimpse.training.recipe import Recipe
 from glimpse.training.texts import read_corpus
@@ -47,30 +48,30 @@ def test_the_text_is_the_cpus_as_graphs(llms, pages, adapter, arm, temperature):
     assert not device._engine.parts.drafter._blocks
 
 
-def test_blocks_are_the_eager_engines(llms, adapter):
-    """Token for token and chance for chance, on the same GPU."""
-    gpu, (prompt,), params = llms[1], prompts_of(llms[1], 40), params_of(0.0, 12)
-    heard = []
-    for engine in (Engine, None):
-        other = gpu.variant(drafter="block", adapter=adapter, pacer="fixed", draft_tokens=4, block_mode="parallel")
-        if engine is not None:
-            other._engine = engine(make_parts(gpu.loaded, other.options), other.options)
-        told, drafter = {}, other._engine.parts.drafter
-        keep = drafter.keep
-
-        def keeping(rows, tokens, chances, told=told, keep=keep):
-            told[int(rows.rows.committed_len[rows.slots[0]])] = tokens[0].tolist(), chances[0].cpu()
-            keep(rows, tokens, chances)
-
-        drafter.keep = keeping
-        other.generate([prompt], params)
-        heard.append(told)
-    eager, device = heard
-    assert device
-    assert device.keys() == eager.keys()
-    for length, (tokens, chances) in device.items():
-        assert tokens == eager[length][0]
-        torch.testing.assert_close(chances, eager[length][1], rtol=1e-3, atol=1e-5)
+@pytest.mark.parametrize(("mode", "ahead"), [("parallel", True), ("parallel", False), ("sequential", False)])
+def test_texts_counts_and_blocks_are_the_eager_engines(llms, pages, adapter, mode, ahead, monkeypatch):
+    """Token for token and chance for chance, on the same GPU; `ahead` of the host, which is told of no block then."""
+    monkeypatch.setattr("glimpse.pacing.fixed.FixedPacer.foretells", ahead or mode == "sequential")
+    monkeypatch.setattr("glimpse.engine.device.asking.Asking.asks", lambda self, rows: True)  # whatever a step takes
+    gpu, prompts = llms[1], prompts_of(llms[1], 40, 17, 47)
+    params = [SamplingParams(max_tokens=12, temperature=temperature, top_k=40, seed=4, ignore_eos=True)
+              for temperature in (0.0, 0.8, 0.0)]  # fmt: skip
+    plain = ids_of(gpu.generate(prompts, params))
+    texts = [prompt + text for prompt, text in zip(prompts, plain, strict=True)]
+    knowing(gpu, following(texts, gpu.spec.vocab_size), monkeypatch)
+    asked = {"drafter": "block", "adapter": adapter, "pacer": "fixed", "draft_tokens": 4, "block_mode": mode}
+    device, eager = gpu.variant(**asked), gpu.variant(**asked)
+    eager._engine = Engine(make_parts(gpu.loaded, eager.options), eager.options)
+    blocks, found_blocks = told(eager), told(device)
+    right, found = eager.generate(prompts, params), device.generate(prompts, params)
+    assert ids_of(right) == plain, "the eager engine's texts"
+    assert ids_of(found) == plain, "the device's texts"
+    assert all(output.speculation.graph_steps for output in found)
+    assert device._engine._runs_ahead is ahead
+    assert ahead or not unlike(found_blocks, blocks), unlike(found_blocks, blocks)
+    assert bool(found_blocks) is not ahead
+    assert counts(found) == counts(right)
+    assert sum(output.speculation.accepted for output in found) > 2
 
 
 @pytest.fixture(scope="module")

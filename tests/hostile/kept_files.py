@@ -37,6 +37,7 @@ CALIBRATION = json.dumps(
         memory=1,
         measured="now",
         torch="2",
+        spread=0.1,
     ).as_json()
 )
 

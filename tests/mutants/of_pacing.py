@@ -9,7 +9,7 @@ _REFUSED = "engine/test_rollback.py::test_what_is_not_exact_is_refused_in_one_li
 MUTANTS = (
     Mutant(
         "rollback under rejection", "tokens drawn from a law of their own are dropped for what they turned out to be",
-        "glimpse.engine.build:make_parts", "may_drop=not (rule.needs_law and offered.has_law)", "may_drop=True",
+        "glimpse.engine.build:_pacer_of", "may_drop=not (rule.needs_law and offered.has_law)", "may_drop=True",
         _REFUSED,
     ),
     Mutant(

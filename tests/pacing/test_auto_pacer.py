@@ -113,7 +113,7 @@ def test_it_goes_with_auto_alone():
 
 def chains(**context) -> EntropyPacer:
     """Self-drafted chains, of which a step costs half of a plain one."""
-    costs = StepCosts(1000, 1, start=(1.0, 0.01, 0.01, 0.001, 0.001, 0, 0, 0), lean=1e6)
+    costs = StepCosts(1000, 1, start=(1.0, 0.01, 0.01, 0.001, 0.001, 0, 0, 0, 0), lean=1e6)
     made = {"draft_tokens": 4, "drafts_at_once": False, "draft_positions": lambda length: 0} | context
     return EntropyPacer(PaceContext(costs=costs, **made))
 

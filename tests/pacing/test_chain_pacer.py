@@ -21,7 +21,7 @@ LENGTH = 1000
 
 def pacer(*, step=1.0, token=0.02, draft=0.02, cache=0.0, draft_tokens=12, **context) -> MarginalChainPacer:
     """Seconds of a step, and beside it of a verified token, of a drafted one, and of reading the row's whole cache."""
-    costs = StepCosts(1, 1, start=(step, token, draft, cache / LENGTH, 0, 0, 0, 0), lean=1e6)
+    costs = StepCosts(1, 1, start=(step, token, draft, cache / LENGTH, 0, 0, 0, 0, 0), lean=1e6)
     for _ in range(2):
         costs.observe(StepLoad(full_tokens=1, full_kv=LENGTH, pairs=LENGTH), step + token + cache)
     return MarginalChainPacer(PaceContext(costs, draft_tokens, False, lambda length: 100, **context))

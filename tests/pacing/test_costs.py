@@ -26,7 +26,7 @@ def drafting(read: int, *, begins: bool = False) -> StepLoad:
 
 MIXED = drafting(400) + verifying(6, 3000) + StepLoad(mixed=1)
 """A step in which one row drafts and another verifies."""
-TRUE = np.array([0.055, 0.004, 0.003, 2.0e-6, 2.2e-6, 2.0e-7, 0.006, 0.02])
+TRUE = np.array([0.055, 0.004, 0.003, 2.0e-6, 2.2e-6, 2.0e-7, 0.006, 0.02, 0.01])
 
 
 def seconds(load: StepLoad) -> float:
@@ -114,7 +114,7 @@ def test_rows_share_the_constant():
 
 def test_loads_add():
     assert plain(10) + drafting(5, begins=True) == StepLoad(1, 1, 10, 5, 10, 1)
-    assert (plain(10) + StepLoad()).features().tolist() == [1, 1, 0, 10, 0, 10, 0, 0]
+    assert (plain(10) + StepLoad()).features().tolist() == [1, 1, 0, 10, 0, 10, 0, 0, 0]
 
 
 def test_the_fit_is_for_the_batch_that_runs_now():

@@ -57,7 +57,7 @@ def taught(made: FleetPacer, view: RowView, accepted: list[int], rounds: int = 3
 def test_rows_go_their_own_ways_where_mixed_steps_cost_nothing_more():
     """Four rows of which half accept nearly all and half little: long drafts and short ones, in one batch."""
     for mixed, apart in ((0.0, True), (1.0, False)):
-        surface = StepCosts(1000, 1, start=(1.0, 0.05, 0.05, 1.0 / LENGTH, 0.0, 0.0, 0.0, mixed))
+        surface = StepCosts(1000, 1, start=(1.0, 0.05, 0.05, 1.0 / LENGTH, 0.0, 0.0, 0.0, mixed, 0.0))
         made = FleetPacer.build(PaceContext(surface, None, False, lambda length: length // 10))
         view = batch(made, 0, 0, 0, 0)
         for turn in range(40):

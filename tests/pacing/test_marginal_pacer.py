@@ -29,7 +29,7 @@ def pacer(
     token: float, *, rows: int = 1, draft_tokens: int | None = None, step: float = 1.0, **context
 ) -> MarginalPacer:
     """Steps take `step` and `token` for each token; plain steps of `rows` rows were seen."""
-    costs = StepCosts(1000, 1, start=(step, token, token, 0, 0, 0, 0, 0), lean=1e6)
+    costs = StepCosts(1000, 1, start=(step, token, token, 0, 0, 0, 0, 0, 0), lean=1e6)
     for count in (1, rows):
         for _ in range(PLAIN_FIRST):
             load = StepLoad(full_tokens=count, full_kv=count * LENGTH, pairs=count * LENGTH)

@@ -13,7 +13,7 @@ SURE = np.array([0.9, 0.8, 0.5])
 
 def costs(mask: float, first: float = 0.0) -> StepCosts:
     """Steps of a second, whose mask tokens add `mask` each, and the first of them `first` more."""
-    found = StepCosts(1, 1, start=(1.0, 1e-6, mask, 1e-9, 1e-9, 1e-9, first, 1e-9))
+    found = StepCosts(1, 1, start=(1.0, 1e-6, mask, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, first))
     assert found.marginal(draft_tokens=1) == pytest.approx(mask)
     return found
 
@@ -70,5 +70,6 @@ def test_measured_steps_change_the_choice():
     own = costs(1.0)
     for _ in range(9):
         for masks, seconds in ((0, 1.0), (8, 1.01), (16, 1.02)):
-            own.observe(StepLoad(full_tokens=4, full_kv=100, pairs=400, draft_tokens=masks), seconds)
+            load = StepLoad(full_tokens=4, full_kv=100, pairs=400, draft_tokens=masks, riding=int(masks > 0))
+            own.observe(load, seconds)
     assert GroupPricer(own).wanted([SURE], [100], 8)[0] != ()

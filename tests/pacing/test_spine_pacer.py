@@ -32,7 +32,7 @@ class Hearing(RandomPacer):
 
 def setup(token=1e-4, step=1e-2):
     """A pacer of one row whose steps cost `step` and `token` a node; and the row, with a spine and two branches."""
-    costs = StepCosts(1, 1, start=[step, token, 1e-4, 0, 0, 0, 0, 0])
+    costs = StepCosts(1, 1, start=[step, token, 1e-4, 0, 0, 0, 0, 0, 0])
     pacer = SpinePacer(Hearing(), PaceContext(costs, None, False, lambda length: 16, branches=True))
     rows, pool = Rows(1, 64, 16), PagePool(CacheShape(1, 1, 4), 8, 16, torch.float32)
     rows.open(0, list(range(20)), Sequence(pool, expected=40), 60)

@@ -54,6 +54,7 @@ def test_every_kind_of_step_is_measured_and_nothing_is_left_behind(checkpoint):
     assert max(load["full_kv"] for load in loads) > 2 * 400
     assert all(point.seconds > 0 and point.predicted > 0 for point in found.points)
     assert min(found.coefficients) >= 0 < max(found.coefficients)
+    assert found.spread >= 0
     assert found.shape == shape_of(checkpoint.spec)
     assert found.bandwidth > 1e8
     assert found.rate > 1e7
@@ -69,6 +70,18 @@ def test_it_is_bounded_and_needs_some_context(checkpoint):
     assert {point.load[0] for point in found.points} >= {1, 2, 4}
 
 
+def test_how_far_repeats_lie_from_the_fastest_of_them_is_told(checkpoint, monkeypatch):
+    """Of a kind: the median of all its repeats, of both passes, over the least; of all kinds the median."""
+    passes = iter([[(1, [2.0, 3.0, 3.0]), (2, [5.0])], [(1, [4.0, 4.0, 4.0]), (2, [10.0, 5.5])]])
+    timed = [[(StepLoad(full_tokens=tokens), seconds) for tokens, seconds in own] for own in passes]
+    monkeypatch.setattr("glimpse.planning.measure._one_pass", lambda *_, finish: timed[0 if finish else 1])
+    found = calibrate(load(checkpoint, None, 2), QUICK)
+    assert [point.seconds for point in found.points] == [3.0, 5.0]
+    assert found.spread == pytest.approx(((3.5 / 2.0 - 1) + (5.5 / 5.0 - 1)) / 2)
+    assert found.uneven
+    assert not replace(found, spread=0.01).uneven
+
+
 def test_it_is_kept_and_found_again(checkpoint, calibration):
     path = write(calibration)
     assert path == path_of(calibration.device, "tiny", "float32")
@@ -76,16 +89,19 @@ def test_it_is_kept_and_found_again(checkpoint, calibration):
     assert find("tiny", checkpoint.spec, torch.float32, torch.device("cpu")) == calibration
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     value = json.loads(path.read_text())
-    assert value["glimpse_calibration"] == 2
+    assert value["glimpse_calibration"] == 3
     assert set(value["seconds_per"]) == set(FEATURES)
     assert find("tiny", checkpoint.spec, torch.bfloat16, torch.device("cpu")) is None
     assert find("other", checkpoint.spec, torch.float32, torch.device("cpu")) is None
+    del value["spread"]
+    path.write_text(json.dumps(value))
+    assert read(path) == replace(calibration, spread=None), "written before the spread was kept"
 
 
 def test_an_engine_starts_from_it(checkpoint, calibration):
-    write(replace(calibration, coefficients=(1.0, 2.0, 3.0, 0.0, 5.0, 6.0, 7.0, 8.0)))
+    write(replace(calibration, coefficients=(1.0, 2.0, 3.0, 0.0, 5.0, 6.0, 7.0, 8.0, 9.0)))
     costs = build_engine(load(checkpoint, None, 1), EngineOptions()).parts.costs
-    assert costs.coefficients[[0, 1, 2, 4, 5, 6, 7]].tolist() == [1, 2, 3, 5, 6, 7, 8]
+    assert costs.coefficients[[0, 1, 2, 4, 5, 6, 7, 8]].tolist() == [1, 2, 3, 5, 6, 7, 8, 9]
     assert 0 < costs.coefficients[3] < 1e-6
     assert costs.steps == 0
     assert costs.seen(StepLoad(full_tokens=1)) == 0
@@ -93,7 +109,7 @@ def test_an_engine_starts_from_it(checkpoint, calibration):
 
 def test_costs_go_on_learning_from_where_they_start():
     """A start that is twice too dear is scaled down by a single kind of step, the unseen kinds with it."""
-    costs = StepCosts(1, 1, start=(0.02, 0.002, 0.001, 0, 0, 0, 0, 0))
+    costs = StepCosts(1, 1, start=(0.02, 0.002, 0.001, 0, 0, 0, 0, 0, 0))
     load = StepLoad(full_tokens=1)
     assert costs.seconds(load) == pytest.approx(0.022)
     for _ in range(5):
@@ -101,6 +117,22 @@ def test_costs_go_on_learning_from_where_they_start():
     assert costs.seconds(load) == pytest.approx(0.011, rel=1e-3)
     assert costs.seconds(StepLoad(draft_tokens=1)) == pytest.approx(0.0105, rel=1e-3)
     assert np.isfinite(costs.coefficients).all()
+
+
+def test_files_of_the_version_before_are_read(calibration):
+    """There one price stood for recall sets that are chosen and for mask tokens that ride."""
+    path = write(calibration)
+    value = json.loads(path.read_text())
+    value["glimpse_calibration"] = 2
+    for named in (value["seconds_per"], *value["points"]):
+        del named["riding"]
+    path.write_text(json.dumps(value))
+    prices = dict(zip(FEATURES, calibration.coefficients, strict=True))
+    assert read(path) == replace(calibration, coefficients=(*calibration.coefficients[:-1], prices["rounds"]))
+    for broken in ({"seconds_per": []}, {"seconds_per": {}}, {"points": 3}, {"points": [7]}):
+        path.write_text(json.dumps(value | broken))
+        with pytest.raises(CalibrationError, match="a value is missing or broken"):
+            read(path)
 
 
 def _changed(text, **values):
@@ -117,7 +149,7 @@ def _changed(text, **values):
         (lambda text: text[: len(text) // 2], "not readable as JSON"),
         (lambda text: "", "not readable as JSON"),
         (lambda text: "[1, 2]", "not written by glimpse calibrate"),
-        (lambda text: text.replace('"glimpse_calibration": 2', '"glimpse_calibration": 99'), "version 99, not 2"),
+        (lambda text: text.replace('"glimpse_calibration": 3', '"glimpse_calibration": 99'), "version 99, not 3"),
         (lambda text: text.replace('"seconds_per"', '"hours_per"'), "a value is missing or broken"),
         (lambda text: text.replace('"layers": 2', '"layers": 3'), "of a model of another shape"),
         (lambda text: text.replace('"bandwidth": ', '"bandwidth": -'), "is not a positive number"),
@@ -158,7 +190,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(calibration, monkeypatch, t
 
 
 def test_a_plan_prices_with_it_where_the_model_is_the_same(checkpoint, calibration):
-    priced = replace(calibration, coefficients=(0.010, 0.001, 0.002, 1e-5, 2e-5, 0.0, 0.003, 0.0))
+    priced = replace(calibration, coefficients=(0.010, 0.001, 0.002, 1e-5, 2e-5, 0.0, 0.003, 0.0, 0.0))
     device = find_device(str(write(priced)))
     assert (device.name, device.dtype, device.bandwidth) == (priced.device, "float32", priced.bandwidth)
     budget = RecallBudget(share=0.1, floor=40)

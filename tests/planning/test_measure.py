@@ -15,7 +15,7 @@ from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
 from glimpse.planning import effort, measure
 from glimpse.planning.effort import Effort, effort_for, sizes_for
 
-TRUE = np.array([0.5e-3, 1e-6, 2e-6, 5e-9, 7e-9, 1e-11, 7e-6, 3e-4])
+TRUE = np.array([0.5e-3, 1e-6, 2e-6, 5e-9, 7e-9, 1e-11, 7e-6, 3e-4, 0])
 """A made-up GPU's seconds per unit of each of `FEATURES`."""
 EFFORT = Effort(seconds=1e9, contexts=(100, 400), batches=(1, 4), drafts=(0, 3), passes=1)
 

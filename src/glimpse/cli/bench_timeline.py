@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from glimpse.cli import jsonout
 from glimpse.cli.bench_fleet import fleet_kind
-from glimpse.cli.bench_options import GridOptions, Usual, reads_cache, refuse_budget, shapes, shortest, text_of, where
+from glimpse.cli.bench_options import (
+    GridOptions,
+    Usual,
+    adapter_for,
+    reads_cache,
+    refuse_budget,
+    shapes,
+    shortest,
+    text_of,
+    where,
+)
 from glimpse.cli.bench_run import machine_for, run_suite, suite_of
 from glimpse.cli.options import OutputOptions, option
 from glimpse.errors import ArgumentError
@@ -27,6 +37,9 @@ class TimelineOptions:
     drafter: Annotated[str, option(_RUN, "Who drafts. Default: sparse.", "--drafter")] = "sparse"
     pacer: Annotated[
         str | None, option(_RUN, "Who sets each row's pace. Default: fleet; drafter auto has its own.", "--pacer")
+    ] = None
+    adapter: Annotated[
+        str | None, option(_RUN, "The file of drafter block, or for auto to choose it too.", "--adapter")
     ] = None
     steps: Annotated[int | None, option(_RUN, "Steps that are drawn. Default: 160.", "--steps")] = None
 
@@ -57,7 +70,8 @@ def _measuring(cells: GridOptions, run: TimelineOptions, asked: Sequence[FleetSh
     refuse_budget(cells, run.drafter)
     reads = {"budget": 0.001, "budget_floor": cells.budget or 512} if reads_cache(run.drafter) else {}
     pacer = run.pacer or DRAFTERS.get(run.drafter).paced_by or "fleet"
-    options = EngineOptions(run.drafter, pacer, prefix_reuse=False, **reads)  # type: ignore[arg-type]
+    adapter = adapter_for(run.adapter, [run.drafter], f"drafter {run.drafter!r}")
+    options = EngineOptions(run.drafter, pacer, prefix_reuse=False, adapter=adapter, **reads)  # type: ignore[arg-type]
     check_names(options)
     refuse_unused(options)
     traffic, text = Traffic() if run.steps is None else Traffic(run.steps), text_of(cells, shortest(asked))

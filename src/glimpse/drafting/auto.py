@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
-from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.block.contract import BlockHead
@@ -83,7 +82,8 @@ class AutoDrafter(Drafter):
     importance = 0
     mixes = True
     on_graphs = False
-    """Steps run as a GPU's graphs, and are timed without what the host does for them; nobody drafts by forwards."""
+    """Steps run as a GPU's graphs, and are timed without what the host does for them; no row drafts by forwards of its
+    own accord."""
     recalls = True
     """It may read a recall set, so budgets mean something to it."""
     stores = True
@@ -119,10 +119,11 @@ class AutoDrafter(Drafter):
 
     @classmethod
     def for_graphs(cls, context: DraftContext) -> AutoDrafter:
-        """With what the engine of a GPU runs as graphs beside plain decoding: what is drafted on the host.
+        """With what the engine of a GPU runs as graphs beside plain decoding: what is drafted on the host, and sparse
+        drafts of the whole batch (`in_step`).
 
-        Raises ArgumentError for an adapter, as no masks ride there, for a recall budget, as nobody reads a recall set,
-        and for a store where only chains can be verified, as no drafter of chains reads one.
+        Raises ArgumentError for an adapter, as no masks ride there, and for a store where only chains can be verified,
+        as no drafter of chains reads one.
         """
         adapter = None if context.target is None else context.target.adapter
         if adapter is not None:
@@ -130,19 +131,17 @@ class AutoDrafter(Drafter):
                 f"adapter {adapter!r} means nothing to drafter 'auto' on a GPU, where masks ride for drafter 'block' "
                 "alone; leave it out, or ask for that"
             )
-        if context.budget != RecallBudget():
-            raise ArgumentError("budget means nothing to drafter 'auto' on a GPU, where 'sparse' is no candidate")
         if context.chains_only and context.store is not None:
             raise ArgumentError("suffix_store means nothing to drafter 'auto' with exact 'bitwise', which takes chains")
         if context.chains_only:
             drafter = cls(makers(("lookup",)), None, min(max(1, context.nodes), LONGEST_CHAIN))
-            drafter.limited = "with exact 'bitwise' only none and lookup: trees round otherwise"
+            drafter.limited = "with exact 'bitwise' only none, lookup and sparse: trees round otherwise"
         else:
             _compile(context)
             drafter = cls(makers(), None, max(1, context.nodes), context.store)
-            drafter.limited = "on a GPU without sparse: its graphs take no change to self-drafting"
+            drafter.limited = "on a GPU sparse drafts for all rows or for none"
         drafter.gives_tree, drafter.mixes, drafter.on_graphs = not context.chains_only, False, True
-        drafter.recalls = False
+        drafter.in_step = True
         return drafter
 
     @property

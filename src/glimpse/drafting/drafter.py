@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import torch
 from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from glimpse.drafting.suffix.store import SuffixStore
     from glimpse.model import Decoder
     from glimpse.sampling.law import Laws
+
+
+SCORES = torch.bfloat16
+"""In what drafters keep the importance of every position on a device, where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +145,12 @@ class Drafter(Protocol):
     """The only pacer that it goes with."""
     usual_pacer: str = "entropy"
     """The pacer where nobody asks for one."""
+    batch_pacer: str | None = None
+    """The same where a GPU runs several rows in a step; None: no other one."""
     usual_budget: Mapping[str, int] = MappingProxyType({})
     """What of `RecallBudget` is otherwise where nobody asks."""
+    scores: torch.dtype = SCORES
+    """In what it keeps the importance of every position on a device."""
     recalls: bool = False
     """It may read a recall set though it hands over whole drafts, so budgets mean something to it."""
     refreshes: bool = False
@@ -154,6 +163,8 @@ class Drafter(Protocol):
     """It cannot do without."""
     mixes: bool = False
     """It also is a `MixedDrafter`."""
+    in_step: bool = False
+    """Beside what it hands over, a GPU's batch may draft for itself, all rows in step (`Pacer.in_step`)."""
     wants_hidden: bool = False
     """Its outcomes carry `hidden` and `masks`; then it also is a `BlockRider`."""
 

@@ -104,6 +104,7 @@ class RefreshDrafter(SparseDrafter):
     """`sparse` whose sets are chosen anew after every draft token, by what it looks at in one layer."""
 
     name = "refresh"
+    batch_pacer = None
     refreshes = True
 
     def __init__(

@@ -58,8 +58,10 @@ class SlowFastDrafter(SparseDrafter):
     """`sparse` with the Selector's sets, each of which holds until the next step that reads everything."""
 
     name = "slowfast"
+    batch_pacer = None
     usual_pacer = "boundary"
     usual_budget = {"sinks": SINKS, "recent": RECENT, "floor": SINKS + SELECTED + RECENT}  # noqa: RUF012
+    scores = torch.float32
 
     def __init__(self, pool: PagePool, budget: RecallBudget | None = None, selector: Selector | None = None) -> None:
         super().__init__(pool, budget or RecallBudget(**self.usual_budget))

@@ -68,6 +68,7 @@ class SparseDrafter(Drafter):
     name = "sparse"
     drafts = True
     needs_forward = True
+    batch_pacer: str | None = "fleet"
     gives_tree = False
     has_law = True
     wants_successors = False

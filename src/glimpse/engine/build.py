@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from glimpse.acceptance import Acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
 from glimpse.drafting.block.adapter import NEEDED, check_there
@@ -21,6 +23,7 @@ from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.riding import BlockDraws
 from glimpse.errors import ArgumentError
+from glimpse.model.tokenizer import Tokenizer
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import ON_CPU, ON_GPU, StepCosts
 from glimpse.pacing.pacer import PaceContext, Pacer
@@ -129,9 +132,11 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     Raises ArgumentError for unknown names and for parts that do not go together; GlimpseError for a plug-in that is no
     drafter or pacer, and where the engine's state does not fit the memory.
     """
+    graphs = loaded.pool.device.type == "cuda" and find_spec("triton") is not None
+    options = replace(options, batch_graphs=graphs and loaded.slots > 1)
     parts = make_parts(loaded, options)
     refuse_bitwise(options, loaded.pool.device)
-    if loaded.pool.device.type != "cuda" or find_spec("triton") is None:
+    if not graphs:
         return Engine(parts, options)
     from glimpse.engine.device.build import device_engine  # imports triton
 
@@ -140,59 +145,16 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
 
 def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     """What an engine over what is loaded is composed of. Raises as `build_engine`."""
-    pool, spec, decoder = loaded.pool, loaded.checkpoint.spec, loaded.checkpoint.decoder
-    budget = options.recall
-    _refuse_pacer(DRAFTERS.get(options.drafter), options)
-    offered = DRAFTERS.get(options.drafter)
-    rule = rule_of(options)
-    refuse_lossy_drafter(options, offered.lossless)
-    if offered.gives_tree and not rule.trees:
-        raise ArgumentError(
-            f"acceptance {rule.name!r} takes chains, and drafter {options.drafter!r} gives trees; "
-            "'coupled' and 'matched' take them"
-        )
-    kv_bytes = spec.kv_bytes_per_token(decoder.dtype)
-    shares = ON_GPU if decoder.device.type == "cuda" else ON_CPU
-    costs = StepCosts(spec.step_weight_bytes(decoder.dtype), kv_bytes, start=loaded.step_costs, shares=shares)
-    pace = PaceContext(
-        costs=costs,
-        draft_tokens=options.draft_tokens,
-        drafts_at_once=not offered.needs_forward,
-        draft_positions=budget.positions,
-        can_draft=offered.drafts,
-        branches=spines_of(offered) is not None,
-        trees=offered.gives_tree,
-        may_drop=not (rule.needs_law and offered.has_law),
-        same_noise=rule.draft_role is Role.TARGET,
-        ends=lambda: sentence_ends(loaded.checkpoint.tokenizer),
-    )
-    pacer: Pacer = PACERS.get(options.paced_by).build(pace)
-    _refuse_dropping(pace, pacer, options)
-    # One that foretells verifies all that it is given.
-    if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
-        pacer = SpinePacer(pacer, pace)
-    store = loaded.store(options.suffix_store, options.suffix_store_tokens)
-    sampler = Sampler(
-        loaded.slots, spec.vocab_size, tokens=loaded.checkpoint.tokenizer.vocab_size, grammars=loaded.grammars
-    )
-    target = Target(decoder, loaded.checkpoint.fingerprint, BlockDraws(sampler, rule), options.adapter)
-    drafter = offered.build(
-        DraftContext(
-            pool,
-            budget,
-            options.refresh_sets,
-            options.refresh_layer,
-            nodes=pacer.most,
-            store=store,
-            target=target,
-            chains_only=options.exact == "bitwise",
-        )
-    )
+    offered, rule = _compatible(options)
+    costs, vocab, tokenizer = _costs_of(loaded), loaded.checkpoint.spec.vocab_size, loaded.checkpoint.tokenizer
+    pacer = _pacer_of(options, offered, rule, costs, loaded.checkpoint.tokenizer)
+    sampler = Sampler(loaded.slots, vocab, tokens=tokenizer.vocab_size, grammars=loaded.grammars)
+    drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer.most))
     pacer.attach(drafter)
     most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
-        decoder=decoder,
-        pool=pool,
+        decoder=loaded.checkpoint.decoder,
+        pool=loaded.pool,
         rows=Rows(loaded.slots, loaded.context + most + 1, most),
         sampler=sampler,
         drafter=drafter,
@@ -200,8 +162,66 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
         acceptance=rule,
         costs=costs,
         prefixes=loaded.prefixes,
-        budget=budget,
-        eos_token_ids=spec.eos_token_ids,
+        budget=options.recall,
+        eos_token_ids=loaded.checkpoint.spec.eos_token_ids,
         lock=loaded.lock,
         pricer=GroupPricer(costs, options.block_mode or "auto"),
+    )
+
+
+def _compatible(options: EngineOptions) -> tuple[Any, Acceptance]:
+    """The drafter that is offered and the acceptance rule. Raises ArgumentError where they do not go together."""
+    offered = DRAFTERS.get(options.drafter)
+    _refuse_pacer(offered, options)
+    rule = rule_of(options)
+    refuse_lossy_drafter(options, offered.lossless)
+    if offered.gives_tree and not rule.trees:
+        raise ArgumentError(
+            f"acceptance {rule.name!r} takes chains, and drafter {options.drafter!r} gives trees; "
+            "'coupled' and 'matched' take them"
+        )
+    return offered, rule
+
+
+def _costs_of(loaded: Loaded) -> StepCosts:
+    """What steps cost, as far as it was measured before."""
+    spec, decoder = loaded.checkpoint.spec, loaded.checkpoint.decoder
+    weights, position = spec.step_weight_bytes(decoder.dtype), spec.kv_bytes_per_token(decoder.dtype)
+    shares = ON_GPU if decoder.device.type == "cuda" else ON_CPU
+    return StepCosts(weights, position, start=loaded.step_costs, shares=shares)
+
+
+def _pacer_of(options: EngineOptions, offered: Any, rule: Acceptance, costs: StepCosts, tokenizer: Tokenizer) -> Pacer:
+    """The pacer asked for, with one for branches around it where spines have any."""
+    pace = PaceContext(
+        costs=costs,
+        draft_tokens=options.draft_tokens,
+        drafts_at_once=not offered.needs_forward,
+        draft_positions=options.recall.positions,
+        can_draft=offered.drafts,
+        branches=spines_of(offered) is not None,
+        trees=offered.gives_tree,
+        may_drop=not (rule.needs_law and offered.has_law),
+        same_noise=rule.draft_role is Role.TARGET,
+        ends=lambda: sentence_ends(tokenizer),
+    )
+    pacer: Pacer = PACERS.get(options.paced_by).build(pace)
+    _refuse_dropping(pace, pacer, options)
+    # One that foretells verifies all that it is given.
+    if pace.branches and not pacer.foretells and not isinstance(pacer, SpinePacer):
+        pacer = SpinePacer(pacer, pace)
+    return pacer
+
+
+def _draft_context(loaded: Loaded, options: EngineOptions, draw: BlockDraws, nodes: int) -> DraftContext:
+    """What the drafter is built from; a tree has at most `nodes` nodes."""
+    return DraftContext(
+        loaded.pool,
+        options.recall,
+        options.refresh_sets,
+        options.refresh_layer,
+        nodes=nodes,
+        store=loaded.store(options.suffix_store, options.suffix_store_tokens),
+        target=Target(loaded.checkpoint.decoder, loaded.checkpoint.fingerprint, draw, options.adapter),
+        chains_only=options.exact == "bitwise",
     )

@@ -111,4 +111,4 @@ def load_of(specs: list[RowSpec], rows: Rows) -> StepLoad:
             load += StepLoad(draft_tokens=spec.count, draft_kv=spec.kv_read, rounds=int(begins))
     kinds = {spec.recall is None for spec in specs}  # masks ride with rows that read everything: no other kind
     riding = any(spec.masks is not None for spec in specs)
-    return replace(load, rounds=load.rounds + riding, mixed=int(len(kinds) == 2))
+    return replace(load, mixed=int(len(kinds) == 2), riding=int(riding))

@@ -12,6 +12,7 @@ import torch
 
 from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.prefix import PrefixStore
+from glimpse.drafting.drafter import SCORES
 from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.engine.lock import lock_for
 from glimpse.engine.machine import MachineOptions
@@ -65,31 +66,36 @@ class Loaded:
 
 
 def open_loaded(
-    model: str | Path, machine: MachineOptions, device: torch.device, progress: Callable[[int, int], None]
+    model: str | Path,
+    machine: MachineOptions,
+    device: torch.device,
+    progress: Callable[[int, int], None],
+    scores: torch.dtype = SCORES,
 ) -> Loaded:
     """A checkpoint with its cache on a device; whether they fit is known before the weights are read.
 
-    `progress(done, total)` hears of the weights. Raises what `open_model` and `load` raise.
+    `progress(done, total)` hears of the weights; `scores`: see `load`. Raises what `open_model` and `load` raise.
     """
     dtype, context, slots = machine.dtype_on(device), machine.max_context, machine.max_batch_size
 
     def consider(spec: DecoderSpec) -> None:
-        demand_of(spec, dtype, device, context, slots, loaded=False).check()
+        demand_of(spec, dtype, device, context, slots, loaded=False, scores=scores).check()
 
     def opened() -> Loaded:
         checkpoint = open_model(model, dtype=dtype, device=device, progress=progress, consider=consider)
-        return load(checkpoint, context, slots)
+        return load(checkpoint, context, slots, scores)
 
     return within_memory(opened, device, _OVERTAKEN)
 
 
-def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
+def load(checkpoint: Checkpoint, max_context: int | None, slots: int, scores: torch.dtype = SCORES) -> Loaded:
     """A cache for `slots` requests of full length, or as much of it as fits the memory (see `Demand`).
 
-    Raises ArgumentError for a context longer than the checkpoint's, GlimpseError where not even one request fits.
+    `scores`: the `Drafter.scores` that there has to be room for. Raises ArgumentError for a context longer than the
+    checkpoint's, GlimpseError where not even one request fits.
     """
     decoder, spec = checkpoint.decoder, checkpoint.spec
-    demand = demand_of(spec, decoder.dtype, decoder.device, max_context, slots, loaded=True)
+    demand = demand_of(spec, decoder.dtype, decoder.device, max_context, slots, loaded=True, scores=scores)
     shape = CacheShape(spec.layers, spec.kv_heads, spec.head_dim)
     pool = PagePool(shape, demand.pages, PAGE_SIZE, decoder.dtype, decoder.device)
     prefixes = PrefixStore(pool, by_length=spec.rope.scaling.by_length)
@@ -99,13 +105,20 @@ def load(checkpoint: Checkpoint, max_context: int | None, slots: int) -> Loaded:
 
 
 def demand_of(
-    spec: DecoderSpec, dtype: torch.dtype, device: torch.device, max_context: int | None, slots: int, *, loaded: bool
+    spec: DecoderSpec,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_context: int | None,
+    slots: int,
+    *,
+    loaded: bool,
+    scores: torch.dtype = SCORES,
 ) -> Demand:
-    """What a model with `slots` rows takes; `loaded`: its weights are there already.
+    """What a model with `slots` rows takes; `loaded`: its weights are there already; `scores`: see `load`.
 
     Raises ArgumentError for a context longer than the checkpoint's.
     """
-    costs = costs_of(spec, dtype, device)
+    costs = costs_of(spec, dtype, device, scores)
     memory = memory_of(device, costs.weights, loaded=loaded)
     return Demand(costs, memory, _context(spec.context_length, max_context), slots)
 

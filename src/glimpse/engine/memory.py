@@ -21,9 +21,8 @@ PAGE_SIZE = 16
 USABLE = 0.9
 """Share of what is free that is taken at most; fragments and other programs need the rest."""
 _TOKEN_ID = 8
-_RECALL = 8
-"""Bytes of recall state for each position, layer and KV head: two bfloat16 scores and at most one int32 slot
-(`DeviceRecall`)."""
+_SCORES, _SLOT = 2, 4
+"""Recall state of each position, layer and KV head (`DeviceRecall`): so many scores, and bytes of at most one slot."""
 _WORKSPACE = 1 << 30
 """CUDA graphs and what cuBLAS and the kernels keep for themselves."""
 _READ = 4096
@@ -141,8 +140,11 @@ class Demand:
         return f"what fits is {' or '.join(ways)}" if ways else "no context fits beside the weights"
 
 
-def costs_of(spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> Costs:
-    """What a model in `dtype` takes on a device. On a CPU working memory is small and comes and goes."""
+def costs_of(spec: DecoderSpec, dtype: torch.dtype, device: torch.device, scores: torch.dtype) -> Costs:
+    """What a model in `dtype` takes on a device, where drafters' importance scores are kept in `scores`.
+
+    On a CPU working memory is small and comes and goes.
+    """
     weights, position = spec.weight_bytes(dtype), spec.kv_bytes_per_token(dtype)
     if device.type == "cpu":
         return Costs(weights, 0, position, 0, 0, _TOKEN_ID)
@@ -155,7 +157,7 @@ def costs_of(spec: DecoderSpec, dtype: torch.dtype, device: torch.device) -> Cos
         position=position,
         reading=3 * 4 * _LAST_QUERIES * spec.heads + both * spec.head_dim * (4 + 2 * dtype.itemsize),
         row=_LOGITS * spec.vocab_size * (4 + dtype.itemsize),
-        row_position=_TOKEN_ID + _RECALL * spec.layers * spec.kv_heads,
+        row_position=_TOKEN_ID + (_SCORES * scores.itemsize + _SLOT) * spec.layers * spec.kv_heads,
     )
 
 

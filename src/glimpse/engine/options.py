@@ -90,6 +90,10 @@ class EngineOptions:
     """A mode that trades exactness for speed, "slowfast" or "RULE:STRENGTH" (`glimpse.acceptance.lossy`); None: the
     text is the target's own."""
 
+    batch_graphs: bool = False
+    """Set where an engine is built: several rows may run in a step, as a GPU's graphs, and for that a drafter may have
+    a pacer of its own (`Drafter.batch_pacer`)."""
+
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             value = getattr(self, name)
@@ -100,10 +104,9 @@ class EngineOptions:
 
     def changed(self, **options: Any) -> EngineOptions:
         """With other values for some of them. Raises ArgumentError for one that does not exist."""
-        known = [field.name for field in fields(self)]
         for name in options:
-            if name not in known:
-                raise ArgumentError(f"unknown option {name!r}; known: {', '.join(known)}")
+            if name not in NAMES:
+                raise ArgumentError(f"unknown option {name!r}; known: {', '.join(NAMES)}")
         return replace(self, **options)
 
     def _settled_lossy(self, lossy: str) -> str:
@@ -123,8 +126,8 @@ class EngineOptions:
     def paced_by(self) -> str:
         """The name of the pacer."""
         drafter = DRAFTERS.get(self.drafter)
-        usual: str = drafter.paced_by or drafter.usual_pacer
-        return self.pacer or usual
+        usual: str = (drafter.batch_pacer if self.batch_graphs else None) or drafter.usual_pacer
+        return self.pacer or drafter.paced_by or usual
 
     @property
     def recall(self) -> RecallBudget:
@@ -132,3 +135,7 @@ class EngineOptions:
         usual = DRAFTERS.get(self.drafter).usual_budget
         given = {"share": self.budget, "floor": self.budget_floor}
         return RecallBudget(**{**usual, **{name: value for name, value in given.items() if value is not None}})
+
+
+NAMES = tuple(field.name for field in fields(EngineOptions) if field.name != "batch_graphs")
+"""What can be asked for."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import fmean
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.auto import BLOCK, PLAIN, SELF, AutoDrafter
@@ -26,6 +27,8 @@ from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
+from glimpse.pacing.fleet import FleetPacer
+from glimpse.pacing.in_step import InStep
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.proposals import rehearse
@@ -40,6 +43,8 @@ LOOK = 8
 """Tokens between looks at a row's choice."""
 APART = (PLAIN, SELF, BLOCK)
 """Candidates that are no source on the host, and so have no shadow."""
+WATCHED = 1.0
+"""Seconds between two looks at rows that draft for themselves that count at most."""
 HOPE = 0.92
 """Chance of acceptance that a trial of the self drafter begins with."""
 
@@ -55,7 +60,7 @@ class AutoPacer(Pacer):
 
     def __init__(self, context: PaceContext) -> None:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
-        self.most, self._costs = asked, context.costs
+        self.most, self._costs, self._context = asked, context.costs, context
         self._trees = MarginalPacer(replace(context, drafts_at_once=True, draft_tokens=asked))
         chains = min(asked, EntropyPacer.DEFAULT_MOST)
         self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
@@ -67,6 +72,7 @@ class AutoPacer(Pacer):
         """Seconds of the host in a step that verified nothing, their moving average: what is measured as a plain step
         holds them, and plain decoding is without."""
         self._lookout, self._common, self._watched = Lookout(), Common(self._rows), 0.0
+        self._watching = time.perf_counter()
 
     @classmethod
     def build(cls, context: PaceContext) -> AutoPacer:
@@ -79,6 +85,9 @@ class AutoPacer(Pacer):
         if not isinstance(drafter, AutoDrafter):
             raise ArgumentError(f"pacer 'auto' chooses for drafter 'auto'; for {drafter.name!r} leave the pacer out")
         self._drafter = drafter
+        if drafter.in_step:
+            chains = replace(self._context, drafts_at_once=False)
+            self.in_step = InStep(FleetPacer.build(chains), self, SELF, drafter.limited)
 
     @property
     def drafter(self) -> AutoDrafter:
@@ -97,6 +106,8 @@ class AutoPacer(Pacer):
         this length. Others decode plainly until the first look, which knows the batch."""
         self._trees.admit(rows)
         self._chains.admit(rows)
+        if self.in_step:
+            self.in_step.fleet.admit(rows)
         alone = not self._crowded(len(rows) + len(self._rows))
         if not self._rows:
             self._lookout.open()
@@ -153,8 +164,26 @@ class AutoPacer(Pacer):
                 self._lookout.follow(self.drafter, outcome.slot, row, outcome.tokens, row.market, self._host)
             row.asked = False
 
+    def promised(self, rows: RowView) -> float:
+        """What the best candidate of each row promises over plain decoding, in the mean."""
+        return fmean(max(self._speeds(rows.rows_of(slot), self._rows[slot]).values()) for slot in rows.slots)
+
+    def watch(self, rows: RowView) -> None:
+        """Shadows follow rows that draft in step, too."""
+        now = time.perf_counter()
+        self._lookout.earn(min(now - self._watching, WATCHED), crowded=len(rows) > 1)
+        self._watching = now
+        self._trees.decide(rows, [0] * len(rows))
+        for slot, length in zip(rows.slots, rows.column(rows.rows.committed_len), strict=True):
+            row = self._rows[slot]
+            row.market = self._market(rows, length)
+            if not row.awake:
+                self._lookout.wake(self.drafter, rows, slot, self._rows)
+
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""
+        if self.in_step:
+            self.in_step.fleet.retire(rows)
         self._trees.retire(rows)
         self._chains.retire(rows)
         for slot in rows.slots:
@@ -183,8 +212,7 @@ class AutoPacer(Pacer):
         if position < row.next_look and row.market is not None:
             return None
         row.next_look = position + LOOK
-        plain, begin, node = self._trees.shares(length)
-        row.market = Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
+        row.market = self._market(rows, length)
         self._hope(slot, row, position, length)
         row.compare()
         if crowded:
@@ -200,6 +228,10 @@ class AutoPacer(Pacer):
             return None
         row.told = True
         return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
+
+    def _market(self, rows: RowView, length: int) -> Market:
+        plain, begin, node = self._trees.shares(length)
+        return Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
 
     def _crowded(self, rows: int) -> bool:
         """Whether drafts have to prove themselves first. On a GPU, where steps of a few rows wait for memory, a node

@@ -51,4 +51,4 @@ def riding_seconds(costs: StepCosts, riding: int, masks: int, length: int) -> fl
     """
     if not riding:
         return 0.0
-    return float(costs.marginal(draft_tokens=riding, draft_kv=riding // masks * length, rounds=1))
+    return float(costs.marginal(draft_tokens=riding, draft_kv=riding // masks * length, riding=1))

@@ -26,7 +26,11 @@ from glimpse.model.demo import cache_folder
 from glimpse.model.spec import DecoderSpec
 from glimpse.pacing.costs import FEATURES
 
-VERSION = 2
+VERSION = 3
+_UNNAMED = 2
+"""In files of this version `rounds` stood for `riding` too."""
+UNEVEN = 0.15
+"""A spread beyond this comes of other work on the machine: so far off may the fit be."""
 _MOST_SECONDS = 3600.0
 """No unit of any load takes an hour; sums of costs beyond it need not be finite."""
 _LEAST_SECONDS = 1e-15
@@ -74,6 +78,14 @@ class Calibration:
     measured: str
     """When, as ISO 8601."""
     torch: str
+    spread: float | None = None
+    """By how much the repeats of a kind of step take longer than the fastest of them: the median of each kind's, and of
+    all kinds. None: written before this was kept."""
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the machine was too busy to measure anything."""
+        return self.spread is not None and self.spread > UNEVEN
 
     def as_json(self) -> dict[str, Any]:
         """The object that is written."""
@@ -122,6 +134,22 @@ def write(calibration: Calibration) -> Path:
     return path
 
 
+def refuse_worse(found: Calibration) -> None:
+    """Raises GlimpseError where an uneven calibration would take the place of one that is less so."""
+    path = path_of(found.device, found.model, found.dtype)
+    try:
+        kept = read(path)
+    except CalibrationError:
+        return
+    if found.spread is not None and found.uneven and kept.shape == found.shape and (kept.spread or 0) < found.spread:
+        own = "was not noted" if kept.spread is None else f"is {kept.spread:.0%}"
+        raise GlimpseError(
+            f"not kept: repeats of a step take {found.spread:.0%} longer than the fastest of them, so the machine is "
+            f"busy, and the calibration of {kept.measured}, whose spread {own}, stays; run glimpse calibrate again "
+            "when nothing else runs, or with --fresh to take this one"
+        )
+
+
 def refuse_unwritable() -> None:
     """Raises GlimpseError where no calibration could be written, before it is measured."""
     folder = path_of("", "", "").parent
@@ -141,11 +169,22 @@ def read(path: Path) -> Calibration:
         raise CalibrationError(f"not readable as JSON ({' '.join(str(error).split())})") from error
     if not isinstance(value, dict) or "glimpse_calibration" not in value:
         raise CalibrationError("not written by glimpse calibrate")
-    if value["glimpse_calibration"] != VERSION:
+    if value["glimpse_calibration"] == _UNNAMED:
+        value = _with_riding(value)
+    elif value["glimpse_calibration"] != VERSION:
         raise CalibrationError(f"version {value['glimpse_calibration']!r}, not {VERSION}; run glimpse calibrate again")
     try:
         return _parsed(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CalibrationError(f"a value is missing or broken ({type(error).__name__}: {error})") from error
+
+
+def _with_riding(value: dict[str, Any]) -> dict[str, Any]:
+    """A file of the version before, as this one has it: nothing of it rode, and what a round costs was taken for it."""
+    try:
+        prices = value["seconds_per"] | {"riding": value["seconds_per"]["rounds"]}
+        return value | {"seconds_per": prices, "points": [{"riding": 0} | point for point in value["points"]]}
+    except (KeyError, TypeError) as error:
         raise CalibrationError(f"a value is missing or broken ({type(error).__name__}: {error})") from error
 
 
@@ -185,6 +224,7 @@ def _parsed(value: dict[str, Any]) -> Calibration:
         memory=int(_positive(value["memory"])),
         measured=str(value["measured"]),
         torch=str(value["torch"]),
+        spread=None if value.get("spread") is None else _positive(value["spread"], zero=True),
     )
 
 

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds", "mixed")
+FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds", "mixed", "riding")
 """What a step is priced by: itself, and the counts of its `StepLoad`."""
 Counts = np.ndarray | Sequence[int] | int
 
@@ -29,10 +29,11 @@ class StepLoad:
     pairs: int = 0
     """Query tokens times positions, summed over the rows that read everything: the arithmetic of attention."""
     rounds: int = 0
-    """Draft rounds that began: each chooses a recall set. Of a step that mask tokens ride on 1 more: the weights of
-    their layers are read again, for one as for many."""
+    """Draft rounds that began: each chooses a recall set."""
     mixed: int = 0
     """1 where some rows draft and others read everything: such a step runs both kinds of attention."""
+    riding: int = 0
+    """1 where mask tokens ride: the weights of their layers are read again, for one as for many."""
 
     def __add__(self, other: StepLoad) -> StepLoad:
         return StepLoad(*(a + b for a, b in zip(self._tuple(), other._tuple(), strict=True)))
@@ -40,10 +41,11 @@ class StepLoad:
     def _tuple(self) -> tuple[int, ...]:
         return (
             self.full_tokens, self.draft_tokens, self.full_kv, self.draft_kv, self.pairs, self.rounds, self.mixed,
+            self.riding,
         )  # fmt: skip
 
     def features(self) -> np.ndarray:
-        """[8] float64: a constant and the seven counts."""
+        """[9] float64: a constant and the eight counts."""
         return np.array((1, *self._tuple()), dtype=np.float64)
 
     @property
@@ -55,6 +57,7 @@ class StepLoad:
             self.full_kv.bit_length(),
             self.draft_kv.bit_length(),
             self.rounds,
+            self.riding,
         )
 
 
@@ -68,10 +71,12 @@ class Shares:
     """Of each recall set that is chosen."""
     mixed: float
     """Of running both kinds of attention."""
+    riding: float
+    """Of the layers that mask tokens go through, once more."""
 
 
-ON_CPU = Shares(0.03, 0.2, 0.2)
-ON_GPU = Shares(0.004, 0.012, 0.5)
+ON_CPU = Shares(0.03, 0.2, 0.2, 0.2)
+ON_GPU = Shares(0.004, 0.012, 0.5, 0.012)
 """By the H200's figures (docs/performance-gpu.md). Rather too cheap: what is thought dear is never tried."""
 
 
@@ -135,8 +140,8 @@ class StepCosts:
     ) -> None:
         self._lean, self._near = lean, near
         step, position = weight_bytes / bandwidth, kv_bytes / bandwidth
-        token, each, mixed = shares.token * step, shares.round * step, shares.mixed * step
-        self._start = np.array((step, token, token, position, position, 0.15 * position, each, mixed))
+        token, others = shares.token * step, (shares.round * step, shares.mixed * step, shares.riding * step)
+        self._start = np.array((step, token, token, position, position, 0.15 * position, *others))
         if start is not None:
             # What was measured as nothing may still grow: the fit leans on a relative distance.
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
@@ -153,7 +158,7 @@ class StepCosts:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """[8] seconds per unit of `StepLoad.features`, none negative."""
+        """[9] seconds per unit of `StepLoad.features`, none negative."""
         if self._fit is None:
             self._fit, self._since = self._solve(), 0
         return self._fit
@@ -173,8 +178,12 @@ class StepCosts:
             self._fit = None
 
     def points(self) -> list[tuple[np.ndarray, float]]:
-        """For each kind of step seen, its mean load ([8], as `StepLoad.features`) and median seconds."""
+        """For each kind of step seen, its mean load ([9], as `StepLoad.features`) and median seconds."""
         return [kind.point for kind in self._kinds.values()]
+
+    def samples(self) -> list[tuple[np.ndarray, list[float]]]:
+        """For each kind of step seen, its mean load ([9], as `StepLoad.features`) and what its last steps took."""
+        return [(kind.point[0], list(kind.seconds)) for kind in self._kinds.values()]
 
     def seen(self, load: StepLoad) -> int:
         """How many of the last steps were of this load's kind, at most 9."""
@@ -220,12 +229,12 @@ class StepCosts:
 
 
 def _rows_of(loads: np.ndarray) -> np.ndarray:
-    """Rows of steps with features [..., 8]: those that draft, and query tokens over the query tokens of a row.
+    """Rows of steps with features [..., 9]: those that draft, and query tokens over the query tokens of a row.
 
     Masks that ride with rows that read everything are draft tokens too, but no rows.
     """
-    full, drafting, read, pairs, mixed = (loads[..., at] for at in (1, 2, 3, 5, 7))
-    drafting = np.where((full > 0) & (mixed == 0), 0, drafting)
+    full, drafting, read, pairs, riding = (loads[..., at] for at in (1, 2, 3, 5, 8))
+    drafting = np.where(riding > 0, 0, drafting)
     return np.asarray(np.maximum(1.0, drafting + full * read / np.maximum(pairs, 1.0)))
 
 

@@ -108,6 +108,18 @@ class FleetPacer(Pacer):
         held = Schedule(self._best, np.array([self._strides[slot] for slot in rows.slots]))
         return Schedule.best(self._prices.yields(rows, self._chances.of(rows.slots)), held)
 
+    def gain(self, rows: RowView) -> float:
+        """Speed of the best schedule over plain decoding, by what is known now; 1 where plain steps are unknown."""
+        if self._plain_is_unknown(rows):
+            return 1.0
+        yields = self._prices.yields(rows, self._chances.of(rows.slots))
+        return float(Schedule.best(yields).rate(yields) / yields.in_step(np.ones(1, dtype=np.int64))[0])
+
+    def plain_seconds(self, rows: RowView) -> float:
+        """Seconds of a plain step of these rows, a row's share of it."""
+        yields = self._prices.yields(rows, self._chances.of(rows.slots))
+        return float(1 / yields.in_step(np.ones(1, dtype=np.int64))[0])
+
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Moves the estimates by the tokens that were judged."""
         judged = any(outcome.drafted for outcome in outcomes)

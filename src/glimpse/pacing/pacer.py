@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from torch import Tensor
 
@@ -15,6 +15,9 @@ from glimpse.drafting.drafter import Drafter, Outcome
 from glimpse.errors import GlimpseError
 from glimpse.pacing.costs import StepCosts
 from glimpse.speculation import Choice
+
+if TYPE_CHECKING:
+    from glimpse.pacing.in_step import InStep
 
 
 class Action(IntEnum):
@@ -106,6 +109,9 @@ class Pacer(Protocol):
     """Of a `ChainPacer`: of how many tokens it hears at every draft token."""
     rolls_back: bool = False
     """Of a `ChainPacer`: it gives back tokens of self-drafted chains (`trim`)."""
+
+    in_step: InStep | None = None
+    """What says when a GPU's batch drafts for itself instead of asking the host, and paces it then."""
 
     @property
     def plain_is_unknown(self) -> bool:

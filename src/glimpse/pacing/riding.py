@@ -50,7 +50,7 @@ class GroupPricer:
         gains = [endings(row) * worth - price for row, price in zip(confidences, prices, strict=True)]
         # The first mask of a step has the layers' weights read once more; a row without a draft has it there anyway.
         paid = any(len(row) == 0 for row in confidences)
-        first = 0.0 if paid else float(self._costs.marginal(rounds=1))
+        first = 0.0 if paid else float(self._costs.marginal(riding=1))
         if sum(float(gain[gain > 0].sum()) for gain in gains) <= first:
             gains = [np.full(len(gain), -1.0) for gain in gains]
         return [

@@ -7,6 +7,7 @@ Which engine runs it, and who times its steps, is not known here: it notes every
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Listed
@@ -14,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from statistics import median
 
 import torch
 
@@ -30,7 +32,7 @@ from glimpse.planning.effort import Effort
 from glimpse.sampling.params import SamplingParams
 
 Progress = Callable[[int, int], None]
-Timed = tuple[StepLoad, float]
+Timed = tuple[StepLoad, list[float]]
 LEAST_CONTEXT = 64
 LEAN = 0.002
 """A calibration has seen all kinds of step: where launches cost more than bytes, what bytes predict is far off."""
@@ -47,8 +49,9 @@ def calibrate(loaded: Loaded, effort: Effort | None = None, progress: Progress |
     width, rate = roofs.bandwidth(device), roofs.rate(device, dtype)
     spec = checkpoint.spec
     costs = StepCosts(spec.step_weight_bytes(dtype), spec.kv_bytes_per_token(dtype), width, lean=LEAN, near=1.0)
-    for load, seconds in _surface(loaded, effort, progress or _silent):
-        costs.observe(load, seconds)
+    kinds = _surface(loaded, effort, progress or _silent)
+    for kind in kinds:
+        costs.observe(kind.load, kind.seconds)
     return Calibration(
         device=device_name(device),
         model=checkpoint.name,
@@ -61,23 +64,43 @@ def calibrate(loaded: Loaded, effort: Effort | None = None, progress: Progress |
         memory=roofs.memory(device),
         measured=datetime.now(UTC).isoformat(timespec="seconds"),
         torch=torch.__version__,
+        spread=median(kind.spread for kind in kinds),
     )
 
 
-def _surface(loaded: Loaded, effort: Effort, progress: Progress) -> list[Timed]:
-    """Every kind of step with its seconds: the least of the passes, so that a burst of other work is left out.
+@dataclass(slots=True)
+class _Kind:
+    """What steps of one kind took."""
 
-    The first pass is always finished, whatever time it takes.
-    """
+    load: StepLoad
+    """Of the fastest pass."""
+    seconds: float
+    """The median of the fastest pass, so that a burst of other work is left out."""
+    repeats: list[float]
+    """Of all passes."""
+
+    @property
+    def spread(self) -> float:
+        """By how much repeats take longer than the fastest of them."""
+        return median(self.repeats) / min(self.repeats) - 1
+
+    def hear(self, load: StepLoad, seconds: list[float]) -> None:
+        """One more pass."""
+        self.repeats += seconds
+        if median(seconds) < self.seconds:
+            self.load, self.seconds = load, median(seconds)
+
+
+def _surface(loaded: Loaded, effort: Effort, progress: Progress) -> list[_Kind]:
+    """Every kind of step. The first pass is always finished, whatever time it takes."""
     cells = _cells(loaded, effort)
-    least: dict[tuple[int, ...], Timed] = {}
+    kinds: dict[tuple[int, ...], _Kind] = {}
     clock = _Clock(time.perf_counter() + effort.seconds, effort.passes * len(cells), progress)
     for turn in range(effort.passes):
         for load, seconds in _one_pass(loaded, effort, cells[:: -1 if turn % 2 else 1], clock, finish=turn == 0):
-            if load.kind not in least or seconds < least[load.kind][1]:
-                least[load.kind] = load, seconds
+            kinds.setdefault(load.kind, _Kind(load, math.inf, [])).hear(load, seconds)
     progress(clock.total, clock.total)
-    return list(least.values())
+    return list(kinds.values())
 
 
 @dataclass(slots=True)
@@ -169,8 +192,8 @@ class _Bench:
                 commits += bool(engine.step())
 
     def timed(self) -> Iterator[Timed]:
-        """Every kind of step with the median of its seconds."""
-        for load, seconds in self._engine.parts.costs.points():
+        """Every kind of step with what its last repeats took."""
+        for load, seconds in self._engine.parts.costs.samples():
             yield StepLoad(*(round(count) for count in load[1:])), seconds
 
 

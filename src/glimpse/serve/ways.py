@@ -11,7 +11,7 @@ from glimpse.async_llm import AsyncLLM
 from glimpse.drafting import DRAFTERS
 from glimpse.engine.build import check_names, refuse_unused
 from glimpse.engine.lossy import rule_of
-from glimpse.engine.options import EngineOptions
+from glimpse.engine.options import NAMES, EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.serve.errors import busy
@@ -90,7 +90,7 @@ class Ways:
 
     async def _make(self, options: EngineOptions) -> Way:
         await self._make_room()
-        llm = await asyncio.to_thread(self._llm.variant, **{name: getattr(options, name) for name in _NAMES})
+        llm = await asyncio.to_thread(self._llm.variant, **{name: getattr(options, name) for name in NAMES})
         way = self._ways[options] = Way(AsyncLLM(llm))
         return way
 
@@ -110,6 +110,3 @@ class Ways:
         if not (lossless or own or self._settings.allow_lossy):
             what = f"drafter {options.drafter!r}" if options.lossy is None else f"lossy {options.lossy!r}"
             raise ArgumentError(f"{what} changes the text; this server was not started with --allow-lossy")
-
-
-_NAMES = tuple(EngineOptions.__dataclass_fields__)

@@ -100,6 +100,17 @@ def cell(name, speedup, tv, lossy=None):
 def test_the_frontier_and_the_advice():
     cells = [cell("plain", 1.0, 0.0), cell("sparse", 1.4, 0.0), cell("slow", 1.2, 0.01, "a"), cell("b", 2.0, 0.05, "b")]
     assert [found["name"] for found in frontier(cells)] == ["sparse", "b"]
-    assert worth(cells) == "b is 1.43x as fast as sparse, at a TV of 0.050 a token"
-    assert worth(cells[:3]).startswith("no lossy mode is more than 5% faster than sparse (the fastest, slow: 0.86x)")
+    assert worth(cells) == (
+        "b decodes at 2.00 times the speed of plain decoding, 1.43 times that of sparse, the fastest mode that writes "
+        "the model's own text; for that its laws lie 0.050 from the model's a token (TV: 0 the same, 1 nothing in "
+        "common)"
+    )
+    assert worth(cells[:3]) == (
+        "no lossy mode pays here: the fastest of them (slow) decodes at 1.20 times the speed of plain decoding, 0.86 "
+        "times that of sparse, the fastest mode that writes the model's own text; use sparse"
+    )
+    assert worth([cells[0], cell("slow", 0.93, 0.01, "a")]) == (
+        "no lossy mode pays here: the fastest of them (slow) decodes at 0.93 times the speed of plain decoding, than "
+        "which no other mode that writes the model's own text is faster; use plain"
+    )
     assert json.dumps(cells)

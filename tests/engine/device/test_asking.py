@@ -36,7 +36,7 @@ class Device:
         self.asking.learn(
             SimpleNamespace(
                 seats=rows, letter=SimpleNamespace(counts=counts), timed=[SimpleNamespace(end=At(self.now))],
-                ran=SimpleNamespace(fresh=False), asked=asked,
+                ran=SimpleNamespace(fresh=False), asked=asked, drafts=False,
             )
         )  # fmt: skip
         return asked
@@ -83,7 +83,7 @@ def test_steps_after_something_else_or_freshly_captured_say_nothing(fresh):
         asking.learn(
             SimpleNamespace(
                 seats=ROWS, letter=SimpleNamespace(counts=np.array([1, 1])), timed=[SimpleNamespace(end=At(time))],
-                ran=SimpleNamespace(fresh=fresh), asked=asked,
+                ran=SimpleNamespace(fresh=fresh), asked=asked, drafts=False,
             )
         )  # fmt: skip
     assert not asking._size(2).asked.seen

@@ -9,9 +9,9 @@ import torch
 from tests.adapters import write_random_adapter
 from tests.drafting.block.toy_head import ToyDrafter, ToyHead
 
+from engine.device.blocks import counts, following, knowing, told, unlike
 from engine.device.engines import greedy, ids_of, on_device, prompts_of
 from glimpse.attention.triton.picking import SampleConfig
-from glimpse.drafting.block.flex import FlexHead
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
 from glimpse.engine.device.eligible import why_not_engine
@@ -73,42 +73,6 @@ def jobs(llm):
     ]
 
 
-def following(texts):
-    """[vocab] int64: what follows each token in some texts."""
-    found = torch.zeros(300, dtype=torch.int64)
-    for text in texts:
-        found[text[:-1]] = torch.tensor(text[1:])
-    return found
-
-
-def knowing(llm, following, monkeypatch):
-    """The first token of every block is what is said to follow; the others are what the masks say."""
-    decoder, calibrate = llm.loaded.checkpoint.decoder, FlexHead.calibrate
-    head = decoder.head(torch.eye(decoder.spec.hidden_size))
-
-    def known(self, masks, bonus):
-        hidden = calibrate(self, masks, bonus)
-        hidden[:, 0] = 30 * torch.nn.functional.normalize(head[:, following[bonus]].T, dim=1)
-        return hidden
-
-    monkeypatch.setattr(FlexHead, "calibrate", known)
-
-
-def told(llm):
-    """What the drafter is told of blocks, in time order by row and length: tokens and chances."""
-    drafter, heard = llm._engine.parts.drafter, {}
-    keep = drafter.keep
-
-    def keeping(rows, tokens, chances):
-        for slot, own, sure in zip(rows.slots, tokens, chances, strict=True):
-            text = tuple(rows.rows.tokens[slot, : rows.rows.committed_len[slot]].tolist())
-            heard[text] = own, sure
-        keep(rows, tokens, chances)
-
-    drafter.keep = keeping
-    return heard
-
-
 @pytest.mark.parametrize(("mode", "ahead"), [("parallel", True), ("parallel", False), ("sequential", False)])
 def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, ahead, monkeypatch):
     """Where the length is foretold and all groups ride, blocks stay on the device, and the host is a step behind."""
@@ -123,16 +87,15 @@ def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, ahead
     blocks, found_blocks = told(eager), told(device)
     right, found = eager.generate(prompts, params), device.generate(prompts, params)
     assert ids_of(found) == ids_of(right) == plain
-    counted = [[(own.rounds, own.drafted, own.accepted, own.draft_lengths)
-                for own in (output.speculation for output in outputs)] for outputs in (found, right)]  # fmt: skip
-    assert counted[0] == counted[1]
+    assert counts(found) == counts(right)
     assert sum(output.speculation.accepted for output in found) > 2
     assert all(set(output.speculation.eager_steps) == {"no CUDA device"} for output in found)
     assert device._engine._runs_ahead is ahead
-    assert found_blocks.keys() == (set() if ahead else blocks.keys())
-    for text, (tokens, chances) in found_blocks.items():
-        assert tokens.tolist() == blocks[text][0].tolist()
-        torch.testing.assert_close(chances, blocks[text][1], rtol=1e-3, atol=1e-5)
+    if ahead:
+        assert not found_blocks, "the host is not told"
+    else:
+        assert blocks
+        assert not unlike(found_blocks, blocks)
 
 
 def blocks_of_both(llm, adapter, tokens):
@@ -157,9 +120,7 @@ def test_other_models_and_adapters_make_the_eager_engines_blocks(tmp_path, archi
     other = small(tmp_path, architecture, **more)
     found, right = blocks_of_both(other, str(write_random_adapter(tmp_path / "adapter", other, **shape)), 2)
     assert found
-    for text, (tokens, chances) in found.items():
-        assert tokens.tolist() == right[text][0].tolist()
-        torch.testing.assert_close(chances, right[text][1], rtol=1e-3, atol=1e-5)
+    assert not unlike(found, {text: right[text] for text in found})
 
 
 def test_a_priced_block_under_marginal(llm, adapter, monkeypatch):

@@ -37,6 +37,8 @@ class Texts:
 class Quiet:
     """A pacer, a drafter and costs that hear without a word."""
 
+    in_step, needs_forward = None, True
+
     def observe(self, *_):
         pass
 
@@ -60,8 +62,8 @@ def test_every_request_gets_its_own_rows_tokens():
     report.verdict.counts[:3], report.verdict.judged[:3] = torch.tensor([1, 4, 2]), torch.tensor([3, 3, 2])
     letter, arrived = Mail(report).send()
     parts = SimpleNamespace(rows=rows, pacer=Quiet(), drafter=Quiet(), costs=Quiet(), acceptance=Coupled())
-    launched = Launched(tuple(seats), True, Ran(graph=True), 1, (), letter, arrived)
-    progress = DeviceSettler(parts, drafts=True, waits=False).settle(launched)
+    launched = Launched(tuple(seats), True, Ran(graph=True), 1, (), letter, arrived, drafts=True)
+    progress = DeviceSettler(parts, waits=False).settle(launched)
     right = [[100], [104, 105, 106, 107], [108, 109]]
     assert [list(seat.request.committer.token_ids) for seat in seats] == right
     assert [made.accepted for made in progress] == [0, 3, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from fake_server import model
 from scripted_answers import DONE, RECALLED, TEXT, answer, chunk
 
@@ -198,10 +199,15 @@ def test_a_run_in_which_nothing_was_drafted_says_so(page, server, ask):
     assert page.locator("#fig-depth").is_hidden()
 
 
-def test_a_lossy_answer_is_called_that(page, server, ask):
-    server.answer = lambda path, body: answer(path, body, lossless=False)
+@pytest.mark.parametrize(
+    ("lossy", "said"),
+    [("typical:0.3", "rule typical, strength 0.3"), ("slowfast", "mode slowfast"), (None, "drafter sparse")],
+)
+def test_a_lossy_answer_says_by_what(page, server, ask, lossy, said):
+    server.answer = lambda path, body: answer(path, body, lossless=False, lossy=lossy)
     ask(page)
-    assert "may differ from plain decoding" in page.locator("#numbers dd").all_text_contents()
+    numbers = dict(zip(*(page.locator(f"#numbers {tag}").all_text_contents() for tag in ("dt", "dd")), strict=True))
+    assert numbers["Lossy"] == f"{said}; may differ from plain decoding"
 
 
 def test_events_may_come_in_any_pieces(page, server, ask):

@@ -14,6 +14,7 @@ from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.runs import Say
 from glimpse.bench.decode.shape import CellShape
 from glimpse.bench.floors import Machine
+from glimpse.bench.grow_adapter import adapter_label
 from glimpse.bench.results import Result, Table, Target, write_whole
 from glimpse.bench.timeline.draw import LEGEND, timeline
 from glimpse.bench.timeline.lanes import IDLE, LETTERS, Lane, lanes_of
@@ -31,14 +32,16 @@ class TimelineMeasuring:
     text: Text
     machine: Machine
     options: EngineOptions
+    """Its adapter grows along with a twin (`Models.adapter`)."""
     traffic: Traffic = field(default_factory=Traffic)
 
     @property
     def settings(self) -> dict[str, Any]:
         """For the result file and the journal."""
+        own = {"adapter": adapter_label(self.options.adapter)} if self.options.adapter else {}
         return {
             "temperature": 0.7, "sampled": SAMPLED, "text": self.text.label, "traffic": asdict(self.traffic),
-            "dtype": str(self.models.dtype).removeprefix("torch."), "options": asdict(self.options),
+            "dtype": str(self.models.dtype).removeprefix("torch."), "options": asdict(self.options) | own,
         }  # fmt: skip
 
     def cell(self, shape: CellShape, say: Say) -> dict[str, Any]:
@@ -46,7 +49,8 @@ class TimelineMeasuring:
         checkpoint = self.models.open(shape, shape.context + self.traffic.most)
         prompts = self.text.prompts(checkpoint.tokenizer, shape.context, shape.rows)
         loaded = load(checkpoint, shape.context + self.traffic.most, shape.rows)
-        engine = build_engine(loaded, self.options)
+        adapter = self.options.adapter and self.models.adapter(shape, self.options.adapter)
+        engine = build_engine(loaded, self.options.changed(adapter=adapter))
         if self.models.device.type == "cuda":
             say("a first run captures graphs")
             record(loaded, engine, prompts, self.traffic)

@@ -19,6 +19,7 @@ from glimpse.bench.tradeoff.modes import Mode
 from glimpse.bench.tradeoff.path import Law, Laws, law_of, perplexity, sparse_laws
 from glimpse.bench.tradeoff.slowfast_path import slowfast_laws
 from glimpse.bench.tradeoff.tasks import Task, tasks_of
+from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
 from glimpse.llm import LLM
@@ -104,7 +105,7 @@ class TradeoffMeasuring:
         """Plain decoding, with room for the longest prompt."""
         length = self.effort.context + 2 * max(self.effort.tokens, RAMBLED) + 64
         shape = parse_cell(f"{self.effort.context}x1", self.source, (8,))
-        loaded = load(self.models.open(shape, length), None, max(2, self.effort.rows + 1))
+        loaded = load(self.models.open(shape, length), None, max(2, self.effort.rows + 1), SlowFastDrafter.scores)
         llm = LLM.__new__(LLM)
         llm._set_up(loaded, EngineOptions("none", "fixed"), None, lambda stage, done, total: None)
         return llm

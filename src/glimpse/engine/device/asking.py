@@ -83,10 +83,22 @@ class Asking:
         """The device has done something else: the next step's time says nothing."""
         self._end = None
 
+    def wake(self) -> None:
+        """The next step asks."""
+        self._rest = 0
+
+    def speed(self, rows: int) -> float | None:
+        """Speed of steps with drafts over plain ones, where both have been seen."""
+        size = self._size(rows)
+        known = len(size.plain.seen) >= KNOWN and len(size.asked.seen) >= TRIES
+        return size.asked.rate / size.plain.rate if known else None
+
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
         end, before = launched.timed[-1].end, self._end
-        self._end = end
+        self._end = None if launched.drafts else end
+        if launched.drafts:
+            return
         if before is not None and not launched.ran.fresh:
             size = self._size(len(launched.seats))
             steps = size.asked if launched.asked else size.plain

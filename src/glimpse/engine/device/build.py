@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from glimpse.acceptance.rule import trusts
 from glimpse.engine.device.block_state import BlockState
 from glimpse.engine.device.core import Core
@@ -76,11 +74,11 @@ def _core(parts: Parts, options: EngineOptions) -> Core:
     most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST)) if verifies else 1
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
-    if parts.drafter.needs_forward:
+    if parts.drafter.needs_forward or parts.drafter.in_step:
         places = max(budget.positions(host.width), budget.sinks + budget.recent)
         recall = DeviceRecall.empty(
             spec.layers, host.capacity, spec.heads, spec.kv_heads, host.width, places, device,
-            torch.bfloat16 if trusted is None else torch.float32,
+            parts.drafter.scores,
         )  # fmt: skip
     core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
     if parts.drafter.gives_tree:

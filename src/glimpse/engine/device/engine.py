@@ -26,6 +26,7 @@ from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.device.trust_pace import TrustPace
+from glimpse.engine.device.turns import turns_of
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -67,10 +68,11 @@ class DeviceEngine:
         waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
         blocks = BlockReader(core.blocks, parts) if core.blocks and not ahead else None
-        self._settler = DeviceSettler(parts, drafts=core.drafts, waits=waits, trees=trees, blocks=blocks)
+        self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         # A pacer that foretells is told what to do: it drafts whatever that costs.
         self._asking = Asking() if waits and not known else None
+        self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
 
     @property
     def options(self) -> EngineOptions:
@@ -180,7 +182,11 @@ class DeviceEngine:
         self._reader.queue.append(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:
-        if self._asking and self._flying and not self._asking.rests(self._slots):
+        if self._turns and self._seats.taken and self._turns.due(self._seats.taken):
+            self._late += self._land(0)
+            if self._seats.taken:
+                self._turns.change(self._seats.taken)
+        if self._asking and self._flying and not self._own and not self._asking.rests(self._slots):
             self._late += self._land(0)
         if not self._seats.taken:
             return False
@@ -189,17 +195,22 @@ class DeviceEngine:
         return True
 
     @property
+    def _own(self) -> bool:
+        """Whether the rows' drafts, if any, are made on the device."""
+        return self._host_drafts is None or (self._turns is not None and self._turns.own)
+
+    @property
     def _runs_ahead(self) -> bool:
         """Whether the next step can be launched before the last one is read."""
-        return self._host_drafts is None or (self._asking is not None and self._asking.resting)
+        return self._own or (self._asking is not None and self._asking.resting)
 
     @property
     def _slots(self) -> tuple[int, ...]:
         return tuple(seat.slot for seat in self._seats.taken)
 
     def _next_move(self) -> AnyMove:
-        plain = self._settler.doubtful
-        if self._host_drafts is None:
+        plain = self._settler.doubtful or (self._turns is not None and self._turns.ending)
+        if self._host_drafts is None or self._own:
             return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
         if self._asking is None or self._asking.asks(self._slots):
             return self._host_drafts.next(self._seats.taken, plain=plain)
@@ -210,7 +221,8 @@ class DeviceEngine:
         letter, arrived = self._mail.send()
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, given.blocks, asked=self._asking is not None and self._asking.asked,
+            given.trees, given.blocks, asked=self._asking is not None and self._asking.asked and not self._own,
+            drafts=self._core.drafts and self._own,
         )  # fmt: skip
 
     def _land(self, ahead: int) -> list[Progress]:
@@ -255,6 +267,8 @@ def _pace_of(parts: Parts, core: Core) -> Pace | OwnPace | BlockPace | TrustPace
         return TrustPace()
     if core.blocks is not None and core.blocks.ahead:
         return BlockPace(core.blocks)
+    if parts.pacer.in_step:
+        return OwnPace(parts.pacer.in_step.fleet, min(parts.pacer.in_step.fleet.most, core.rows.most))
     if core.drafts and not parts.pacer.foretells:
         return OwnPace(parts.pacer, core.rows.most)
     return Pace(parts.pacer, core.rows.most, drafts=core.drafts)

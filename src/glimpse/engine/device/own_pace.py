@@ -78,6 +78,17 @@ class OwnPace:
         """Forgets a row."""
         self._rows.pop(slot, None)
 
+    @property
+    def between(self) -> bool:
+        """Whether no row has a draft under way, or is to begin one."""
+        return self._promised is None and not any(row.pending for row in self._rows.values())
+
+    def resume(self, view: RowView) -> None:
+        """These rows come from steps that it knows nothing of, and that added nothing to their importance."""
+        self._holds = (), 0
+        for slot in view.slots:
+            self._rows[slot].stale = True
+
     def _foretold(self, view: RowView) -> bool:
         slots, left = self._holds
         self._holds = slots, left - 1

@@ -55,6 +55,8 @@ class Launched:
     """The mask groups that rode."""
     asked: bool = False
     """The host was asked for drafts, and nothing was in flight meanwhile."""
+    drafts: bool = False
+    """Drafts were made on the device, so that pacers see their entropies, and a draft token is a step."""
 
 
 class Mirror:
@@ -108,12 +110,11 @@ class DeviceSettler:
     """Turns reports into output."""
 
     def __init__(
-        self, parts: Parts, *, drafts: bool, waits: bool, trees: TreeReader | None = None,
-        blocks: BlockReader | None = None,
-    ) -> None:  # fmt: skip
-        """`drafts`: on the device, so that pacers see its entropies, and a draft token is a step; `waits`: it waits for
-        the host's drafts; `trees`: where these are trees; `blocks`: where mask tokens make them."""
-        self._parts, self._drafts, self._waits, self._trees, self._blocks = parts, drafts, waits, trees, blocks
+        self, parts: Parts, *, waits: bool, trees: TreeReader | None = None, blocks: BlockReader | None = None
+    ) -> None:
+        """`waits`: the device waits for the host's drafts; `trees`: where these are trees; `blocks`: where mask tokens
+        make them."""
+        self._parts, self._waits, self._trees, self._blocks = parts, waits, trees, blocks
         self._trusts, self._paced = trusts(parts.acceptance), slowfast_of(parts) is not None
         self._mirror = Mirror(parts.rows)
         self.watch: Watch | None = None
@@ -129,7 +130,7 @@ class DeviceSettler:
             for seen in steps_of(launched, trusted=self._trusts):
                 self.watch(seen)
         self._count(launched)
-        if self._drafts:
+        if launched.drafts:
             self._mirror.note_drafts(launched)
         self.doubtful = False
         progress: list[Progress] = []
@@ -138,7 +139,7 @@ class DeviceSettler:
             for row, seat in enumerate(launched.seats):
                 if not seat.request.finished:
                     progress += self._commit(launched, row, seat, outcomes)
-            self._learn(outcomes)
+            self._learn(outcomes, launched)
             if self._blocks:
                 self._blocks.learn(outcomes)
                 if launched.blocks:
@@ -153,7 +154,7 @@ class DeviceSettler:
                 continue
             if ran.graph:
                 speculation.graph_steps += launched.steps
-                speculation.waiting_steps += launched.steps if self._waits else 0
+                speculation.waiting_steps += launched.steps if self._waits and not launched.drafts else 0
             else:
                 speculation.eager_steps[ran.reason] += launched.steps
         # Which rows read everything, where the device paces them, was not known at the launch.
@@ -169,7 +170,7 @@ class DeviceSettler:
         if not count:
             return []
         tokens = letter.committed[row, :count].tolist()
-        if self._drafts:
+        if launched.drafts:
             request.speculation.draft_steps += drafted
         if self._trusts and drafted:
             commit = keep_trusted(request, tokens)
@@ -190,12 +191,14 @@ class DeviceSettler:
         request.error = not_finite(seat.slot, 0, self._mirror.length(seat.slot))
         return [Progress(request, request.committer.abort(), 0)]
 
-    def _learn(self, outcomes: list[Outcome]) -> None:
+    def _learn(self, outcomes: list[Outcome], launched: Launched) -> None:
         parts = self._parts
         view = RowView(parts.rows, tuple(outcome.slot for outcome in outcomes))
+        if parts.pacer.in_step and launched.drafts:
+            parts.pacer.in_step.fleet.observe(view, outcomes)
         if not self._paced:
             parts.pacer.observe(view, outcomes)
         for outcome in outcomes:
             self._mirror.commit(outcome.slot, outcome.tokens)
-        if not self._drafts:
+        if not parts.drafter.needs_forward:
             parts.drafter.absorb(view, outcomes)

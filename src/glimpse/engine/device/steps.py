@@ -125,5 +125,5 @@ def _block_load(shape: BlockShape, lengths: list[int]) -> StepLoad:
     tokens, read = len(lengths) * shape.queries, sum(lengths)
     return StepLoad(
         full_tokens=tokens, full_kv=read + tokens - len(lengths), pairs=shape.queries * read,
-        draft_tokens=len(lengths) * shape.masks, draft_kv=shape.groups * read, rounds=1,
+        draft_tokens=len(lengths) * shape.masks, draft_kv=shape.groups * read, riding=1,
     )  # fmt: skip

@@ -38,7 +38,7 @@ function showNumbers(run) {
   if (told) {
     rows.push(["Drafter, pacer", [told.drafter, told.pacer].filter(Boolean).join(", ")]);
     if (told.acceptance) rows.push(["Acceptance rule", told.acceptance]);
-    if (told.lossless === false) rows.push(["Lossy", "may differ from plain decoding"]);
+    if (told.lossless === false) rows.push(["Lossy", `${lossyMode(told)}; may differ from plain decoding`]);
     if (!told.drafted && !run.plain) rows.push(["Drafts", "none made"]);
     if (told.drafted) {
       rows.push(["Drafts kept", `${told.accepted} of ${told.drafted} (${percent(told.accepted / told.drafted)})`]);
@@ -49,6 +49,13 @@ function showNumbers(run) {
   byId("numbers").replaceChildren(
     ...rows.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })]),
   );
+}
+
+/** What changes the text: "rule typical, strength 0.3" of "typical:0.3", "mode slowfast", or a drafter. */
+function lossyMode({ lossy, drafter }) {
+  if (!lossy) return `drafter ${drafter}`;
+  const [name, strength] = lossy.split(":");
+  return strength === undefined ? `mode ${name}` : `rule ${name}, strength ${strength}`;
 }
 
 function progress(runs) {
