@@ -4,8 +4,9 @@
         --commit COMMIT
 
 The soaks of `benchmarks.soak` (64 requests of up to 6,000 tokens, cancellations, preemptions), over the arms below;
-none begins after SECONDS. A difference is a near tie where the plain path, teacher-forced, was no further from the
-other token than rounding may carry it: what logits move by, fixed beforehand for bfloat16 (`bench.decode.ties.MOVES`),
+none begins after SECONDS. One request in four is plainly decoded by itself for reference, the others together. A
+difference is a near tie where the plain path, teacher-forced, was no further from the other token than rounding may
+carry it: what logits move by, fixed beforehand for bfloat16 (`bench.decode.ties.MOVES`),
 else `bench.judge.rounding_limit` of that very text. What is fixed was measured on real text, and logits after random
 ids move further (one of 128 requests was beyond it), so that bfloat16 takes its prompts from IDS.
 """
@@ -40,6 +41,8 @@ ARMS = (
     {"drafter": "sparse", "pacer": "synchronised"},
     {"drafter": "lookup", "pacer": "fixed", "draft_tokens": 4},
 )
+ALONE = 4
+"""Of so many requests one is decoded by itself for reference, the others together."""
 TEXTS = 64
 """Places of IDS that prompts are taken from."""
 COLUMNS = ("seed", "drafter", "pacer", "reserve", "seconds", "compared", "near ties", "faults", *SHOWN)
@@ -54,7 +57,8 @@ def gap(
         return None
     moves = MOVES.get(plain.loaded.checkpoint.decoder.dtype)
     limit = rounding_limit(plain, [*prompt, *right[:at]]) if moves is None else 2 * moves
-    return Gap(margin(plain, prompt, right, at, got[at], params), limit / (params.temperature or 1.0))
+    # Below 0 where the other token was the better one: what was decoded together is not always right either.
+    return Gap(abs(margin(plain, prompt, right, at, got[at], params)), limit / (params.temperature or 1.0))
 
 
 def one(llm: LLM, mix: Mix, seed: int, source: Source | None) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def one(llm: LLM, mix: Mix, seed: int, source: Source | None) -> dict[str, Any]:
     plain, pool = llm.variant(prefix_reuse=False), llm.loaded.pool
     most = 2 * pool.pages_for(mix.longest + mix.most_tokens) if scarce else pool.pages
     with pages(llm, most):
-        found = soak(llm.variant(**arm), plain, mix, seed, partial(gap, plain), source)
+        found = soak(llm.variant(**arm), plain, mix, seed, partial(gap, plain), source, alone=ALONE)
     return {"seed": seed, "arm": arm, "pages": most, "seconds": time.perf_counter() - begun,
             "counts": dict(found.counts), "nearest": found.nearest, "faults": found.faults}  # fmt: skip
 

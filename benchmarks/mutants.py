@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutants.catalogue import DEVICE, EVERY, HOST
+from tests.mutants.catalogue import DEVICE, EVERY, HOST, SERVE
 
 from glimpse.bench.results import write_whole
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in given.names if name not in EVERY]
     if unknown:
         parser.error(f"no mutant is called {unknown[0]!r}; there are: {', '.join(EVERY)}")
-    groups = [given.names] if given.names else [[mutant.name for mutant in group] for group in (HOST, DEVICE)]
+    groups = [given.names] if given.names else [[mutant.name for mutant in group] for group in (HOST, SERVE, DEVICE)]
     found = [verdict for names in groups for verdict in verdicts(names)]
     text = table(found)
     survivors = [verdict["name"] for verdict in found if not verdict["caught"]]

@@ -62,3 +62,14 @@ def test_laws_cut_to_different_candidates(make_draft):
     noise = NodeNoise(torch.zeros(2, dtype=torch.int64), torch.arange(2))
     got = RULE.accept(make_draft([[3]], law=proposal), target, noise)
     assert got.token_lists() == [[0]], "3 is outside the target's candidates, and the residual holds 0 alone"
+
+
+@pytest.mark.parametrize("token", [3, 7, -1])
+def test_a_drafted_id_that_the_laws_do_not_know_takes_nothing_from_them(make_draft, token):
+    """It is never accepted, and what comes instead has the target's whole law, its last token too."""
+    rows = 4000
+    noise = NodeNoise(torch.arange(rows).repeat_interleave(2), torch.tensor([30, 31]).repeat(rows))
+    got = RULE.accept(make_draft([[token]] * rows), dense(*[[0.2, 0.3, 0.5]] * 2 * rows), noise)
+    assert set(got.counts) == {0}
+    shares = torch.bincount(torch.tensor(got.token_lists())[:, 0], minlength=3) / rows
+    assert torch.allclose(shares, torch.tensor([0.2, 0.3, 0.5]), atol=0.04)

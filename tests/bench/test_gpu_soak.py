@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -100,3 +101,17 @@ class _Liar:
 
     def generate(self, prompts, params):
         return self._llm.generate([[7, *prompts[0][1:], 7]], SamplingParams(max_tokens=2, temperature=0.0))
+
+
+def test_of_some_requests_the_reference_is_decoded_alone_and_of_the_rest_together(llm, monkeypatch):
+    """What only a batch gets wrong is wrong beside those that were alone."""
+    generate, mix = LLM.generate, Mix(7, 30, 6, cancelled=0)
+    assert soak(llm.variant(), llm, mix, 3, alone=3).faults == []
+
+    def wrong_together(self, prompts, params):
+        outputs = generate(self, prompts, params)
+        return [replace(output, token_ids=(0,)) for output in outputs] if len(prompts) > 1 else outputs
+
+    monkeypatch.setattr(LLM, "generate", wrong_together)
+    faults = soak(llm.variant(), llm, mix, 3, alone=3).faults
+    assert [int(fault.split()[1]) for fault in faults] == [1, 2, 4, 5]

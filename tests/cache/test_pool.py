@@ -117,3 +117,19 @@ def test_ledger_balances_whatever_grows_and_shrinks(moves, page_size):
     assert pool.free_pages == 24
     assert (pool._wished == 0).all()
     assert np.array_equal(pool._references, np.zeros(24))
+
+
+@given(
+    pages=st.lists(st.integers(0, 6), min_size=4, max_size=4, unique=True),
+    start=st.integers(0, 16),
+    count=st.integers(1, 16),
+)
+def test_runs_of_slots_hold_just_the_positions_asked_for(pages, start, count):
+    """As few runs as there are pages that do not follow the one before."""
+    sequence = Sequence(PagePool(CacheShape(1, 1, 2), 7, 4, torch.float32))
+    sequence.pages, stop = pages, min(16, start + count)
+    runs = sequence.extents(start, stop)
+    slots = [slot for first, many in runs for slot in range(first, first + many)]
+    assert slots == sequence.slots_of(torch.arange(start, stop)).tolist()
+    inside = pages[start // 4 : -(-stop // 4)]
+    assert len(runs) == sum(b != a + 1 for a, b in zip([-2, *inside], inside, strict=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -40,6 +41,19 @@ def test_the_longest_beginning_is_found_less_the_tail():
     assert store.find(prompt(1, 2, 9)) == row.pages[:2]
     assert store.find(prompt(2, 3)) == []
     assert store.find([1] * TAIL) == []
+
+
+def test_a_list_and_an_array_are_the_same_prompt():
+    pool, store = make(32)
+    ids = np.array(prompt(1, 2, 3))
+    row = read(pool, store, prompt(1, 2, 3))
+    assert store.find(ids) == row.pages[:3]
+    key = store.keep(ids, row.pages)
+    assert store.keep(prompt(1, 2, 3), row.pages) == key
+    assert store.keep(prompt(1, 2, 3)[:-1], row.pages) != key, "one that is shorter has other whole pages"
+    assert store.may_share(ids, np.array(prompt(1, 2, 9)), 2 * SIZE)
+    assert not store.may_share(ids, np.array(prompt(1, 2, 9)), 2 * SIZE + 1)
+    assert not store.may_share(ids, ids, 3 * SIZE + 1), "no further than to its tail"
 
 
 def test_only_what_is_verified_is_shared():
@@ -208,3 +222,11 @@ def test_promises_grow_only_as_far_as_pages_are_spare():
     assert pool.spare_pages == 6
     two.release()
     assert (pool.free_pages, pool.promised) == (8, 0)
+
+
+def test_under_dynamic_scaling_nobody_waits_for_a_prompt_of_another_length():
+    longer, shorter = list(range(700)), list(range(690))
+    for by_length in (False, True):
+        prefixes = PrefixStore(PagePool(CacheShape(1, 1, 4), 8, 16, torch.float32), by_length=by_length)
+        assert prefixes.may_share(longer, shorter, 512) is not by_length
+        assert prefixes.may_share(longer, [*longer[:600], *shorter[:100]], 512)

@@ -67,6 +67,7 @@ def _empty(folder):
         (lambda folder: folder, "is a folder"),
         (lambda folder: folder / "none.txt", "does not exist"),
         (lambda folder: f"{folder}/a\0b", "cannot be read"),
+        (lambda folder: "/dev/zero", "more than the 268,435,456 bytes that are read"),
     ],
 )
 def test_a_file_that_is_no_text_is_refused_before_a_model_is_opened(glimpse, tmp_path, make, said):
@@ -88,3 +89,24 @@ def test_no_prompt_no_model(glimpse, argv, said):
     ran = glimpse("generate", *argv)
     assert (ran.code, ran.llm) == (2, None)
     assert said in ran.err
+
+
+def test_a_schema_without_an_end_is_refused(glimpse):
+    ran = glimpse("generate", "--prompt", "Hi", "--json-schema", "/dev/zero")
+    assert (ran.code, ran.llm) == (2, None)
+    assert "more than the 1,048,576 bytes that are read" in ran.err
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_prompt_is_read_for_the_context_it_has_to_fit(glimpse, monkeypatch, chat):
+    """What cannot fit is refused before it is split, by the tokenizer (tests/hostile/test_long_prompts.py)."""
+    most = []
+    read = FakeTokenizer.chat if chat else FakeTokenizer.encode
+
+    def told(self, given, **options):
+        most.append(options.get("most"))
+        return read(self, given)
+
+    monkeypatch.setattr(FakeTokenizer, "chat" if chat else "encode", told)
+    assert glimpse("generate", "--prompt", "Hi", "--chat" if chat else "--no-chat", "--max-context", "77").code == 0
+    assert most[0] == 77

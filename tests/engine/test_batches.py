@@ -142,6 +142,48 @@ def test_cancelling_at_any_step(few, plain, victim):
             nothing_left(llm)
 
 
+def until(engine, met):
+    """Steps until something holds."""
+    for _ in range(30):
+        if met():
+            return
+        engine.step()
+    raise AssertionError("it never came to that")
+
+
+def second_after(llm, leave):
+    """A request that was sampled, alone in the one row, after another has left it by `leave(engine)`."""
+    engine = llm._engine
+    first, second = (make_requests(llm._loaded, engine, PROMPTS[at], PARAMS[7])[0] for at in (1, 4))
+    engine.add(first)
+    leave(engine)
+    engine.cancel(first)
+    nothing_left(llm)
+    engine.add(second)
+    while engine.busy:
+        engine.step()
+    return list(second.committer.token_ids), second.speculation
+
+
+@pytest.mark.parametrize("rule", ["coupled", "rejection"])
+def test_who_leaves_while_drafting_takes_the_draft_along(tiny_folder, rule):
+    """Half a draft, the laws it was drawn from and where it halted are nobody else's."""
+    llm = LLM(tiny_folder, drafter="sparse", pacer="fixed", draft_tokens=4, acceptance=rule, max_batch_size=1)
+    rows, engine = llm._engine.parts.rows, llm._engine
+    right, counts = second_after(llm, lambda engine: None)
+    assert counts.drafted > 8
+    after = second_after(llm, lambda engine: until(engine, lambda: rows.draft_len[0] == 2))
+    assert (after[0], after[1].drafted) == (right, counts.drafted)
+
+    def halt(engine):
+        until(engine, lambda: rows.draft_len[0] == 2)
+        engine._planner.halted.add(0)
+
+    after = second_after(llm, halt)
+    assert (after[0], after[1].drafted) == (right, counts.drafted)
+    assert not engine.busy
+
+
 def test_prefill_in_chunks_beside_decoding_rows(few, plain, monkeypatch):
     """Prompts are read in parts of 16 or so while other rows draft and verify."""
     monkeypatch.setattr("glimpse.engine.phases.CHUNK", 16)
@@ -190,6 +232,19 @@ def broken(llm, when) -> None:
         return torch.where(torch.tensor([when(token) for token in tokens.tolist()])[:, None], torch.nan, hidden)
 
     llm._engine.parts.decoder.forward = spoiled
+
+
+def test_what_a_request_that_failed_has_read_is_not_shared(tiny_folder):
+    """Its keys and values may be what was wrong with it."""
+    for wrong in (False, True):
+        llm = LLM(tiny_folder, drafter="none", max_batch_size=1)
+        broken(llm, lambda token, wrong=wrong: wrong and token == PROMPTS[1][-1])
+        (request,) = make_requests(llm._loaded, llm._engine, PROMPTS[1], SamplingParams(max_tokens=1, seed=1))
+        llm._engine.add(request)
+        while llm._engine.busy:
+            llm._engine.step()
+        assert (request.error is not None) is wrong
+        assert (llm._loaded.prefixes.find(PROMPTS[1]) == []) is wrong
 
 
 @pytest.mark.parametrize("drafter", ["none", "sparse", "lookup"])

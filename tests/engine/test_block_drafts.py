@@ -12,13 +12,16 @@ from tests.drafting.block.toy_head import KnowingHead, ToyDrafter, ToyHead
 from tests.engine.test_equality import jobs, run
 
 from glimpse.attention.plan import MaskGroups, RowSpec
-from glimpse.cache.rows import Rows
+from glimpse.cache.rows import Rows, RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.engine import Engine
 from glimpse.engine.forward import forward, load_of
 from glimpse.engine.riding import BlockDraws
 from glimpse.pacing.costs import StepCosts
 from glimpse.sampling import SamplingParams
+from glimpse.sampling.law import pick
+from glimpse.sampling.nodes import Nodes
+from glimpse.sampling.noise import Role
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,37 @@ def test_blocks_of_masks_leave_the_text_as_it_is(tiny, plain, adapter, mode, rul
     tokens, counts = run(flex(tiny, adapter, block_mode=mode, acceptance=rule))
     assert tokens == plain
     assert counts["drafted"] > 100
+
+
+def test_a_block_is_drawn_with_the_noise_and_the_options_of_its_places(tiny):
+    """Under `coupled`, from the target's own logits: what plain decoding would pick there, no end too early."""
+    parts, size = tiny._engine.parts, 5
+    draws, view = BlockDraws(parts.sampler, parts.acceptance), RowView(parts.rows, (0,))
+    params = SamplingParams(max_tokens=9, temperature=1.0, seed=4, min_tokens=3, stop_token_ids=[7], logit_bias={7: 30})
+    (request,) = tiny._requests([list(range(40, 50))], params)
+    engine = tiny._engine
+    engine.add(request)
+    engine.step()
+    logits = torch.randn(1, size, parts.sampler.vocab_size, generator=torch.Generator().manual_seed(1))
+    tokens, _ = draws(view, logits)
+    written, length = len(request.committer.token_ids), int(parts.rows.committed_len[0])
+    nodes = Nodes.plain([0] * size, [length + place for place in range(size)], [written + p for p in range(size)])
+    right = pick(parts.sampler.laws(logits[0], nodes), parts.sampler.seeds_of(nodes), nodes.position, Role.TARGET)
+    assert tokens.tolist() == [right.tolist()]
+    assert [token == 7 for token in tokens[0].tolist()] == [False, False, True, True, True]
+    engine.cancel(request)
+
+
+def test_a_block_that_does_not_go_on_from_the_text_is_not_offered(tiny):
+    rows, drafter = Rows(1, 40, 8), ToyDrafter(ToyHead(tiny._engine.parts.decoder), None)
+    view = RowView(rows, (0,))
+    rows.committed_len[0] = 10
+    drafter.keep(view, torch.tensor([[5, 6, 7]]), torch.ones(1, 3))
+    assert drafter.ready(view) == [True]
+    assert drafter.plan(view, [8]).tokens.tolist() == [5, 6, 7]
+    rows.committed_len[0] = 11
+    assert drafter.ready(view) == [False]
+    assert drafter.plan(view, [8]).tokens.tolist() == []
 
 
 @pytest.mark.parametrize("pacer", ["marginal", "feedback", "entropy"])

@@ -147,6 +147,7 @@ def test_context_end_is_length():
     output, _ = run([16], ids_of("abcdef"), max_tokens=None, context_room=4)
     assert ends(output) == (ids_of("abcd"), "abcd", "length", None)
     assert run([16], ids_of("abcdef"), max_tokens=2, context_room=4)[0].text == "ab"
+    assert run([16], ids_of("abcdef"), max_tokens=5, context_room=4)[0].text == "abcd"
 
 
 def test_no_room_is_finished_from_the_start():

@@ -168,6 +168,17 @@ def test_the_youngest_goes_when_pages_run_out(llm, drafter):
     assert most["next"] > 1
 
 
+def test_room_asked_for_grows_with_every_time_it_was_put_back(llm):
+    """So that it does not come and go at every step."""
+    own = llm.variant(reserve="next", draft_tokens=None)
+    (request,) = requests_of(own, [PROMPTS[1]], [SamplingParams(max_tokens=180, seed=1)])
+    asked = []
+    for put_back in (0, 1, 2, 60):
+        request.preempted = put_back
+        asked.append(own._engine._residents._asked(request) - len(PROMPTS[1]))
+    assert asked == [64, 128, 180, 180]
+
+
 def test_alone_without_pages_it_says_so(llm):
     """A request that nobody can make room for ends with an error, and its pages are back."""
     own = llm.variant(reserve="next")

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from glimpse.cache.prefix import PrefixStore
 from glimpse.engine.forward import forward
 from glimpse.engine.submit import make_requests
 from glimpse.llm import LLM
@@ -170,3 +171,22 @@ def test_a_long_prompt_holds_nobody_up(llm, fed, monkeypatch, drafter):
     assert min(gaps) >= 1, "three drafts and a verification at most"
     for request in (short, long):
         engine.cancel(request)
+
+
+def test_pages_are_published_when_more_has_been_read_and_when_a_request_has_ended(llm, monkeypatch):
+    """Not at every step: it takes as long as the prompt has pages."""
+    monkeypatch.setattr("glimpse.engine.phases.CHUNK", 50)
+    seen, publish = [], PrefixStore.publish
+
+    def counted(self, prompt, pages, verified):
+        seen.append(verified)
+        publish(self, prompt, pages, verified)
+
+    monkeypatch.setattr(PrefixStore, "publish", counted)
+    engine = llm._engine
+    (request,) = make_requests(llm.loaded, engine, IDS, GREEDY)
+    engine.add(request)
+    while not request.finished:
+        engine.step()
+    assert seen == [50, 100, 150, 161]
+    assert len(llm.loaded.prefixes.find(IDS)) == 8

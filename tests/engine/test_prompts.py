@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from glimpse.engine.prompts import as_params, as_prompt, as_prompts, single_output
+from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError
+from glimpse.llm import LLM
 from glimpse.sampling import SamplingParams
 
 
@@ -68,3 +70,12 @@ def test_one_params_serve_all_prompts():
     assert as_params(own, 3) == [own] * 3
     assert as_params(None, 2) == [SamplingParams()] * 2
     assert as_params((own, own), 2) == [own, own]
+
+
+@pytest.mark.parametrize("wrong", [-1, 300, 1 << 62, 1 << 63, -(1 << 70)])
+def test_an_id_out_of_range_is_named_however_large(tiny_folder, wrong):
+    llm = LLM(tiny_folder, drafter="none", pacer="fixed", max_context=64)
+    vocab = llm.loaded.checkpoint.spec.vocab_size
+    asked = wrong if wrong != 300 else vocab
+    with pytest.raises(ArgumentError, match=f"holds token id {asked}, but ids go from 0 to {vocab - 1}"):
+        make_requests(llm.loaded, llm._engine, [5, 6, asked, 7], SamplingParams())

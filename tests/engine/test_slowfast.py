@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.recall import RecallBudget
+from glimpse.cache.rows import Rows, RowView
+from glimpse.cache.selector import Selector
+from glimpse.cache.sequence import Sequence
+from glimpse.drafting.drafter import Outcome
+from glimpse.drafting.slowfast import SelectorSets, SlowFastDrafter
+from glimpse.drafting.sparse import WINDOW
 from glimpse.engine.watch import Did, attach
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -37,7 +44,12 @@ def steps(llm, prompt, params):
     return did, out
 
 
-@pytest.mark.parametrize("params", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+STATEFUL = SamplingParams(
+    max_tokens=40, temperature=0.9, seed=4, frequency_penalty=1.5, bad_words=[[40, 41]], logit_bias={40: 5.0, 41: 5.0}
+)
+
+
+@pytest.mark.parametrize("params", [GREEDY, SAMPLED, STATEFUL], ids=["greedy", "sampled", "stateful"])
 def test_where_fast_steps_read_everything_the_text_is_plain(tiny, params):
     """All 60 to 130 positions are within the recent window."""
     fast = tiny.variant(drafter="slowfast", pacer=None, lossy="slowfast", budget_floor=None)
@@ -111,6 +123,35 @@ def test_fast_steps_read_the_set_of_the_last_slow_step(tiny):
     assert len(first) == 24
     same = [entry for entry in read if entry[0] is first]
     assert [(start, kv) for _, start, kv in same] == [(70 + i, 24 + i + 1) for i in range(len(same))]
+
+
+def test_a_set_is_of_the_last_queries_alone():
+    """A slow step of the sibling may have verified more than are looked at; none counts from before it."""
+    pool = PagePool(CacheShape(1, 1, 4), 8, 16, torch.float32)
+    sets = SelectorSets(pool, Sequence(pool), RecallBudget(share=0.01, floor=4, sinks=1, recent=1), Selector())
+    old, new = torch.zeros(1, 1, 20, 60), torch.zeros(1, 1, WINDOW, 60)
+    old[..., [10, 11]] = 9.0
+    new[..., [30, 31]] = 1.0
+    sets.verified(old)
+    sets.verified(torch.cat([old, new], 2))
+    assert sets.positions(60).tolist() == [[[0, 30, 31, 59]]]
+
+
+def test_a_set_holds_until_the_next_slow_step_whatever_was_committed_since():
+    """Of what came behind it everything is read."""
+    pool = PagePool(CacheShape(1, 1, 4), 8, 16, torch.float32)
+    rows, drafter = Rows(1, 100, 4), SlowFastDrafter(pool, RecallBudget(share=0.01, floor=4, sinks=1, recent=1))
+    sequence = Sequence(pool)
+    sequence.reserve(100)
+    rows.open(0, list(range(61)), sequence, 100)
+    view = RowView(rows, (0,))
+    drafter.admit(view)
+    weights = torch.zeros(1, 1, 1, 60)
+    weights[..., [30, 31]] = 1.0
+    drafter.absorb(view, [Outcome(0, 0, 0, [7], weights)])
+    rows.verified_len[0], rows.committed_len[0] = 63, 64
+    (spec,) = drafter.plan(view, [1])
+    assert (spec.start, spec.recall.base, spec.recall.positions.tolist()) == (63, 60, [[[0, 30, 31, 59]]])
 
 
 def test_it_ends_where_it_is_told_to(tiny):

@@ -1,4 +1,4 @@
-"""Ten small soaks of every drafter, also where pages are scarce; `benchmarks/soak.py` has long ones."""
+"""Fourteen small soaks of many drafters and pacers, also where pages are scarce; `benchmarks/soak.py` has long ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ OPTIONS = (
     {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 4, "budget_floor": 8},
     {"drafter": "sparse", "pacer": "entropy", "budget_floor": 8, "acceptance": "matched"},
     {"drafter": "none", "pacer": "fixed"},
+    {"drafter": "refresh", "pacer": "fleet", "budget_floor": 8},
+    {"drafter": "racer", "pacer": "fixed", "draft_tokens": 8},
+    {"drafter": "sparse", "pacer": "feedback", "budget_floor": 8},
 )
 
 
@@ -35,7 +38,7 @@ def private_pages_only(llm, monkeypatch):
     monkeypatch.setattr(pool, "write", watched)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(2 * len(OPTIONS)))
 def test_every_request_is_as_if_alone(llm, monkeypatch, seed):
     """Odd seeds: a cache of 17 pages (one context takes 12), where not all that a request may write is promised."""
     plain, options = llm.variant(prefix_reuse=False), OPTIONS[seed % len(OPTIONS)]

@@ -145,3 +145,15 @@ def test_what_cannot_be_captured_runs_all_the_same():
     assert graphs.run(("adds",), lambda: total.add_(1)).graph
     assert seen[-1] == seen[-2] + 1
     assert len(graphs) == 1
+
+
+def test_ends_of_prompts_are_read_together_as_a_graph(llms, pages):
+    """Of three requests with a kept prompt the tail is left, of a fourth all: one forward of at most 128 tokens."""
+    cpu, gpu = llms
+    kept, short = prompts_of(cpu, 90, 30)
+    prompts, params = [kept, kept, short, kept], params_of(0.8, TOKENS, TOKENS, TOKENS, TOKENS)
+    device, right = gpu.variant(**ENGINES["sparse"]), ids_of(cpu.generate([kept, kept, short, kept], params))
+    with device.pinned(kept):
+        assert ids_of(device.generate(prompts, params)) == right
+        assert ids_of(device.generate(prompts, params)) == right
+    assert ("tails", 128) in device._engine._launcher.graphs._held

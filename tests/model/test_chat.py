@@ -87,3 +87,19 @@ def test_a_template_that_refuses_and_a_missing_one(tmp_path):
 def test_messages_of_another_form_are_refused(tmp_path, messages):
     with pytest.raises(ArgumentError, match="message"):
         load_tokenizer(folder_with(tmp_path)).chat(messages)
+
+
+@pytest.mark.parametrize("content", ["a", "a <|im_end|>"])
+def test_what_a_template_makes_too_long_is_not_split(tmp_path, content):
+    """A few words may become a hundred megabytes of text; to split them took gigabytes."""
+    tokenizer = load_tokenizer(folder_with(tmp_path, template="{{ messages[0]['content'] * 10000 }}"))
+    talk = [{"role": "user", "content": content}]
+    assert len(tokenizer.chat(talk)) >= 10_000
+    with pytest.raises(ArgumentError, match=r"[0-9,]+ characters, more than 50 tokens can hold"):
+        tokenizer.chat(talk, most=50)
+
+
+def test_a_template_that_takes_all_memory_says_so(tmp_path):
+    tokenizer = load_tokenizer(folder_with(tmp_path, template="{{ 'a' * 10 ** 18 }}"))
+    with pytest.raises(ArgumentError, match=r"refuses these messages: (MemoryError|.*memory.*)"):
+        tokenizer.chat([{"role": "user", "content": "a"}])

@@ -1,5 +1,9 @@
 """GGUF files: the container, the spec, dequantised weights, and broken files."""
 
+import os
+import struct
+import time
+
 import gguf
 import numpy as np
 import pytest
@@ -148,3 +152,29 @@ def test_random_bytes_in_the_head_never_escape_as_other_errors(tmp_path):
 def test_a_missing_file_is_an_argument_error(tmp_path):
     with pytest.raises(ArgumentError, match="no such GGUF file"):
         load_checkpoint(tmp_path / "none.gguf")
+
+
+HEAD = b"GGUF" + struct.pack("<I", 3)
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "said"),
+    [
+        (struct.pack("<QQQ1sIIQ", 0, 1, 1, b"a", 9, 0, 40 << 20), 40 << 20, "41,943,040 values"),
+        (struct.pack("<QQQ1sIIQ", 0, 1, 1, b"a", 9, 9, 9 << 20), 12 * 9 << 20, "9,437,184 values"),
+        (struct.pack("<QQ", 0, 1 << 60), 40 << 20, "1,152,921,504,606,846,976 values"),
+        (struct.pack("<QQ", 1 << 60, 0), 40 << 20, "1,152,921,504,606,846,976 values"),
+        (struct.pack("<QQQ1sI", 1, 0, 1, b"a", 2**32 - 1), 80 << 20, "4,294,967,295 values"),
+        (struct.pack("<QQQ", 0, 1, 200 << 20), 201 << 20, "a text of 209715200 bytes"),
+    ],
+    ids=["bytes", "lists", "fields", "tensors", "dimensions", "text"],
+)
+def test_a_head_that_would_take_more_memory_than_any_is_refused(tmp_path, head, size, said):
+    """A file of a few hundred megabytes (zeros behind a head of 50 bytes) took gigabytes, and half a minute."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(HEAD + head)
+    os.truncate(path, len(HEAD + head) + size)
+    begun = time.process_time()
+    with pytest.raises(ModelError, match=said):
+        open_gguf(path)
+    assert time.process_time() - begun < 2

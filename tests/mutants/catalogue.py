@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.mutants import of_acceptance, of_bits, of_block, of_cache, of_device, of_engine, of_pacing, of_sampling
+from tests.mutants import (
+    of_acceptance,
+    of_bits,
+    of_block,
+    of_cache,
+    of_device,
+    of_engine,
+    of_pacing,
+    of_sampling,
+    of_serve,
+)
 from tests.mutants.mutant import Mutant
 
 HOST = (
@@ -13,7 +23,9 @@ HOST = (
 )  # fmt: skip
 DEVICE = (*of_device.MUTANTS, *of_bits.MUTANTS)
 """Need triton, and no GPU."""
-EVERY = {mutant.name: mutant for mutant in (*HOST, *DEVICE)}
+SERVE = of_serve.MUTANTS
+"""Need the extra `serve`."""
+EVERY = {mutant.name: mutant for mutant in (*HOST, *SERVE, *DEVICE)}
 
 
 def named(names: Sequence[str]) -> list[Mutant]:

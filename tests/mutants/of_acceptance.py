@@ -81,5 +81,17 @@ MUTANTS = (
         "glimpse.sampling.noise:child_seed", "if child == 0:", "if child >= 0:",
         "test_llm.py::test_n_outputs_with_seeds_of_their_own",
     ),
+    Mutant(
+        "an id without a law takes a share", "a drafted id beyond the laws is subtracted as if it were their last",
+        f"{_REJECTION}:_certain", "laws.logp.masked_fill(~inside.unsqueeze(1), -torch.inf)", "laws.logp",
+        "acceptance/test_rejection_rule.py::test_a_drafted_id_that_the_laws_do_not_know_takes_nothing_from_them[3]",
+    ),
+    Mutant(
+        "lossy: judged by the law behind", "the first draft token passes by the law after it",
+        "glimpse.acceptance.relaxed.walks:WalkRule._judged", "+ draft.parents + 1)",
+        "+ draft.parents.clamp_min(0) + 1)",
+        "acceptance/relaxed/test_walk_rules.py::"
+        "test_every_token_is_judged_by_the_law_it_would_be_drawn_from[entropy-gated-tokens0]",
+    ),
 )  # fmt: skip
 """In the order of the table."""

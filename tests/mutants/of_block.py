@@ -27,4 +27,16 @@ MUTANTS = (
         f"{_RIDING}:Riders.alight", "spec.masks.behind.index(last)", "0",
         "engine/test_block_drafts.py::test_the_next_block_is_that_of_the_group_that_came_true",
     ),
+    Mutant(
+        "blocks drawn with one noise", "all places of a block are drawn with the noise of the first",
+        f"{_RIDING}:BlockDraws.__call__", "[lengths[row] + place for row, place in places],",
+        "[lengths[row] for row, place in places],",
+        "engine/test_block_drafts.py::test_a_block_is_drawn_with_the_noise_and_the_options_of_its_places",
+    ),
+    Mutant(
+        "a block that does not go on", "a block made for another text is offered",
+        "glimpse.drafting.block.drafter:BlockDrafter._block", "block is not None and block.at == length",
+        "block is not None",
+        "engine/test_block_drafts.py::test_a_block_that_does_not_go_on_from_the_text_is_not_offered",
+    ),
 )  # fmt: skip

@@ -108,5 +108,10 @@ MUTANTS = (
         "weights[:, :, : weights.shape[2] - rejected, : weights.shape[3] - rejected]", "weights",
         "drafting/test_sparse.py::test_importance_is_that_of_kept_queries_alone",
     ),
+    Mutant(
+        "queries from before the slow step", "slow-fast: a set is of all queries verified together, not of the last 16",
+        "glimpse.drafting.slowfast:SelectorSets.verified", "weights[:, :, -WINDOW:]", "weights",
+        "engine/test_slowfast.py::test_a_set_is_of_the_last_queries_alone",
+    ),
 )  # fmt: skip
 """In the order of the table."""

@@ -76,5 +76,25 @@ MUTANTS = (
         "int(self._rows.verified_len[slot]) + (outputs == 0)",
         "engine/test_equality.py::test_prefill_in_chunks_changes_nothing[noisy]",
     ),
+    Mutant(
+        "laws left to the next row", "what a cancelled draft was drawn from stays for who gets the row",
+        "glimpse.engine.engine:Engine._retire", "everyone.callback(self._settler.forget, slot)", "pass",
+        "engine/test_batches.py::test_who_leaves_while_drafting_takes_the_draft_along[rejection]",
+    ),
+    Mutant(
+        "halts left to the next row", "whoever gets the row of a cancelled draft that had halted does not draft",
+        "glimpse.engine.engine:Engine._retire", "everyone.callback(self._planner.halted.discard, slot)", "pass",
+        "engine/test_batches.py::test_who_leaves_while_drafting_takes_the_draft_along[coupled]",
+    ),
+    Mutant(
+        "trusted tokens not told", "penalties and bad words do not see what fast steps wrote",
+        "glimpse.engine.settle:Settler._trust", "parts.sampler.commit(slot, kept)", "pass",
+        "engine/test_slowfast.py::test_where_fast_steps_read_everything_the_text_is_plain[stateful]",
+    ),
+    Mutant(
+        "room behind the prompt ignored", "an output goes on beyond the context where max_tokens allows it",
+        f"{_COMMITTER}.__init__", "else min(max_tokens, context_room)", "else max_tokens",
+        "engine/test_commit.py::test_context_end_is_length",
+    ),
 )  # fmt: skip
 """In the order of the table."""

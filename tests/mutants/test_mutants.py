@@ -12,16 +12,17 @@ import subprocess
 import sys
 
 import pytest
-from tests.mutants.catalogue import DEVICE, EVERY, HOST
+from tests.mutants.catalogue import DEVICE, EVERY, HOST, SERVE
 from tests.mutants.mutant import Mutant, StaleMutant
 from tests.mutants.run import ROOT
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
-GROUPS = {"host": HOST, "device": DEVICE}
+GROUPS = {"host": HOST, "serve": SERVE, "device": DEVICE}
+NEEDS = {"serve": ("fastapi", "xgrammar", "openai"), "device": ("triton",)}
+"""Modules without which the tests of a group are skipped."""
 
 
 def test_names_are_unique_and_many():
-    assert len(EVERY) == len(HOST) + len(DEVICE) >= 24
+    assert len(EVERY) == len(HOST) + len(SERVE) + len(DEVICE) >= 24
 
 
 def test_what_is_gone_is_said():
@@ -48,8 +49,9 @@ def test_a_mutant_is_gone_after_its_block():
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_mutant_is_caught(group, tmp_path):
     """In a process of its own: nothing that ran under a bug stays in this one."""
-    if group == "device" and not HAS_TRITON:
-        pytest.skip("triton is not installed; the kernels cannot be loaded")
+    missing = [name for name in NEEDS.get(group, ()) if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
     out = tmp_path / "verdicts.json"
     names = [mutant.name for mutant in GROUPS[group]]
     paths = os.pathsep.join(map(str, (ROOT / "src", ROOT)))

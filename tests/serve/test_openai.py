@@ -173,6 +173,30 @@ def test_completion_logprobs_and_echo(client, endless):
     assert "".join(part.choices[0].text for part in parts) == choice.text
 
 
+def test_offsets_of_a_stream_go_on_from_part_to_part(client):
+    asked = {"model": "tiny", "prompt": PROMPT, "logprobs": 1, "n": 2, **SAMPLED}
+    whole = client.completions.create(**asked)
+    found = {0: [], 1: []}
+    for part in client.completions.create(stream=True, **asked):
+        if part.choices[0].logprobs:
+            found[part.choices[0].index] += part.choices[0].logprobs.text_offset
+    assert found == {choice.index: choice.logprobs.text_offset for choice in whole.choices}
+    assert len(found[1]) == 24
+    assert found[1] == sorted(found[1])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_every_text_of_several_prompts_echoes_its_own(client, stream):
+    prompts = [PROMPT, "another one", "a third"]
+    asked = {"model": "tiny", "prompt": prompts, "n": 2, "echo": True, "max_tokens": 2, "seed": 1, "stream": stream}
+    answer = client.completions.create(**asked)
+    texts = [""] * 6
+    for part in answer if stream else [answer]:
+        for choice in part.choices:
+            texts[choice.index] += choice.text
+    assert [text.startswith(prompts[index // 2]) for index, text in enumerate(texts)] == [True] * 6
+
+
 def test_bias_and_penalties_are_those_of_offline_decoding(client, endless):
     options = {"logit_bias": {"70": 8.0, "71": -100}, "frequency_penalty": 0.7, "presence_penalty": 0.3, **SAMPLED}
     (right,) = offline(endless.llm, PROMPT, **options)

@@ -6,8 +6,11 @@ remembers takes no memory from anyone: a page that no row holds and nobody pinne
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glimpse.cache.pool import PagePool
 
@@ -15,9 +18,12 @@ TAIL = 16
 """Tokens of a prompt that are always read again, so that its last queries yield their importance."""
 
 
-Key = tuple[tuple[int, ...], int]
+Key = tuple[bytes, int]
 """What a kept prompt is dropped by: its tokens in whole pages, and its length."""
-_Block = tuple[int, ...]
+Ids = Sequence[int] | NDArray[np.int64]
+"""Token ids of a prompt. An array is taken as it is; a list of thousands costs more to convert than to look up."""
+_Block = bytes
+"""The tokens of a page, as int64: hashed and compared in a tenth of the time that a tuple of numbers takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +58,7 @@ class PrefixStore:
         self._kept: dict[Key, _Kept] = {}
         pool.overwriting = self._forget
 
-    def publish(self, prompt: list[int], pages: list[int], verified: int) -> None:
+    def publish(self, prompt: Ids, pages: list[int], verified: int) -> None:
         """Remembers the whole pages of a prompt less its tail, below `verified`, as those used last.
 
         They stay as free as they are. Where the tree has the same tokens in other pages, those stay.
@@ -62,13 +68,13 @@ class PrefixStore:
             node.published |= node.page == page
         self._pool.remember([node.page for node in path])
 
-    def keep(self, tokens: list[int], pages: list[int]) -> Key:
+    def keep(self, tokens: Ids, pages: list[int]) -> Key:
         """Pins the whole pages of `tokens` less the tail; returns the key for `drop`, which is owed as often.
 
         The tail's pages are of no use to the same prompt again: kept, they would have to be there twice.
         """
         whole = self._whole(tokens)
-        key = (tuple(tokens[: whole * self._pool.page_size]), len(tokens))
+        key = (b"".join(self._blocks(tokens, whole)), len(tokens))
         if key not in self._kept:
             path = self._grow(tokens, pages, whole)
             self._pool.retain([node.page for node in path])
@@ -90,7 +96,7 @@ class PrefixStore:
         self._pool.release([node.page for node in kept.path])
         self._forget([node.page for node in kept.path if not (node.pins or node.published)])
 
-    def find(self, prompt: list[int], *, pinned: bool = False) -> list[int]:
+    def find(self, prompt: Ids, *, pinned: bool = False) -> list[int]:
         """The pages of the longest known beginning of `prompt`, less its last `TAIL` tokens; `pinned`: of those."""
         pages = []
         for node in self._walk(prompt, self._whole(prompt)):
@@ -99,24 +105,26 @@ class PrefixStore:
             pages.append(node.page)
         return pages
 
-    def may_share(self, prompt: list[int], other: list[int], tokens: int) -> bool:
+    def may_share(self, prompt: Ids, other: Ids, tokens: int) -> bool:
         """Whether a prompt can share its first `tokens` tokens with another one, once that has been read."""
         if self._by_length and len(prompt) != len(other):
             return False
-        return tokens <= min(len(prompt), len(other)) - TAIL and prompt[:tokens] == other[:tokens]
+        within = tokens <= min(len(prompt), len(other)) - TAIL
+        return within and np.array_equal(prompt[:tokens], other[:tokens])
 
-    def _whole(self, prompt: list[int]) -> int:
+    def _whole(self, prompt: Ids) -> int:
         """Pages that lie wholly before a prompt's tail."""
         return max(0, len(prompt) - TAIL) // self._pool.page_size
 
-    def _root(self, prompt: list[int]) -> _Node:
-        return self._roots.setdefault(len(prompt) if self._by_length else 0, _Node(-1, None, ()))
+    def _root(self, prompt: Ids) -> _Node:
+        return self._roots.setdefault(len(prompt) if self._by_length else 0, _Node(-1, None, b""))
 
-    def _blocks(self, prompt: list[int], count: int) -> Iterator[_Block]:
-        size = self._pool.page_size
-        return (tuple(prompt[index * size : (index + 1) * size]) for index in range(count))
+    def _blocks(self, prompt: Ids, count: int) -> list[_Block]:
+        raw = np.asarray(prompt[: count * self._pool.page_size], dtype=np.int64).tobytes()
+        step = len(raw) // count if count else 1
+        return [raw[begin : begin + step] for begin in range(0, len(raw), step)]
 
-    def _walk(self, prompt: list[int], count: int) -> Iterator[_Node]:
+    def _walk(self, prompt: Ids, count: int) -> Iterator[_Node]:
         """The nodes of the first `count` pages of a prompt, as far as they are known."""
         node: _Node | None = self._root(prompt)
         for block in self._blocks(prompt, count):
@@ -125,7 +133,7 @@ class PrefixStore:
                 return
             yield node
 
-    def _grow(self, prompt: list[int], pages: list[int], count: int) -> list[_Node]:
+    def _grow(self, prompt: Ids, pages: list[int], count: int) -> list[_Node]:
         """The nodes of the first `count` pages of a prompt; those that are missing get its own `pages`."""
         node, path = self._root(prompt), []
         for block, page in zip(self._blocks(prompt, count), pages, strict=False):

@@ -47,13 +47,17 @@ class Rows:
         """Slots whose draft is a tree; all others' are chains."""
         self.sequences: list[Sequence | None] = [None] * slots
 
-    def open(self, slot: int, prompt: list[int], sequence: Sequence, limit: int, output: SequenceOf[int] = ()) -> None:
+    def open(
+        self, slot: int, prompt: SequenceOf[int] | NDArray[np.int64], sequence: Sequence, limit: int,
+        output: SequenceOf[int] = (),
+    ) -> None:  # fmt: skip
         """Puts a request into `slot`; `limit` is the length (tokens, prompt included) it may reach.
 
         `output` is what it has written already, if it was here before.
         """
         length = len(prompt) + len(output)
-        self.tokens[slot, :length] = torch.tensor([*prompt, *output])
+        self.tokens[slot, : len(prompt)] = torch.as_tensor(prompt)
+        self.tokens[slot, len(prompt) : length] = torch.tensor(output, dtype=torch.int64)
         self.prompt_len[slot], self.committed_len[slot] = len(prompt), length
         self.verified_len[slot], self.draft_len[slot] = sequence.shared_len, 0
         self.limit[slot] = limit

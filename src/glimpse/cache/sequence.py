@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,13 +88,12 @@ class Sequence:
 
     def extents(self, start: int, stop: int) -> list[tuple[int, int]]:
         """(first slot, count) of the runs of consecutive slots that hold positions start up to stop."""
-        size = self.pool.page_size
-        runs: list[tuple[int, int]] = []
-        for index in range(start // size, self.pool.pages_for(stop)):
-            begin, end = max(start, index * size), min(stop, (index + 1) * size)
-            slot = self.pages[index] * size + begin % size
-            if runs and runs[-1][0] + runs[-1][1] == slot:
-                runs[-1] = (runs[-1][0], runs[-1][1] + end - begin)
-            else:
-                runs.append((slot, end - begin))
-        return runs
+        size, first, last = self.pool.page_size, start // self.pool.page_size, self.pool.pages_for(stop)
+        if last <= first:
+            return []
+        pages = np.array(self.pages[first:last], dtype=np.int64)
+        begins = np.flatnonzero(np.diff(pages, prepend=-2) != 1)  # where a page does not follow the one before
+        slots, counts = pages[begins] * size, np.diff(begins, append=len(pages)) * size
+        slots[0], counts[0] = slots[0] + start % size, counts[0] - start % size
+        counts[-1] -= last * size - stop
+        return list(zip(slots.tolist(), counts.tolist(), strict=True))

@@ -78,7 +78,7 @@ def compare(
         Bars(quiet=output.quiet) as bars,
         _session.session(model, bars) as llm,
     ):
-        ids = prompts.encode(text or _demo_prompt(llm, prompt, demo), prompt, llm.tokenizer)
+        ids = prompts.encode(text or _demo_prompt(llm, prompt, demo), prompt, llm)
         view = _View(Writer(show=not output.json, at_once=stream.no_stream), bars)
         try:
             comparison = llm.compare(ids, params, on_chunk=view)

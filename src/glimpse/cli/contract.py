@@ -20,11 +20,12 @@ class Tokenizer(Protocol):
     def has_chat_template(self) -> bool:
         """Whether `chat` works."""
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of plain text, special tokens added as the checkpoint wants."""
+    def encode(self, text: str, *, most: int | None = None) -> list[int]:
+        """Token ids of plain text, special tokens added as the checkpoint wants; ArgumentError where they cannot be
+        `most`."""
 
-    def chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of a conversation, ready for the answer."""
+    def chat(self, messages: Sequence[Mapping[str, str]], *, most: int | None = None) -> list[int]:
+        """Token ids of a conversation, ready for the answer; ArgumentError as from `encode`."""
 
 
 class Spec(Protocol):

@@ -37,7 +37,7 @@ def generate(
         Bars(quiet=output.quiet) as bars,
         _session.session(model, bars) as llm,
     ):
-        ids = prompts.encode(text, prompt, llm.tokenizer)
+        ids = prompts.encode(text, prompt, llm)
         if (sampling.n or 1) > 1:
             return _several(lambda: llm.generate(ids, params), bars, output, explain, stdout)
         writer = Writer(show=not output.json, at_once=stream.no_stream)

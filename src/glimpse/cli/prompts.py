@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from glimpse.cli.parsing import text
 from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from glimpse.cli.contract import Tokenizer
+    from glimpse.cli.contract import Model, Tokenizer
     from glimpse.cli.options import PromptOptions
+
+
+_MOST = 256 << 20
+"""Bytes of a prompt: more than any context holds, and read whole before anything is known of the model."""
 
 
 def read(options: PromptOptions) -> str:
@@ -29,15 +33,17 @@ def read(options: PromptOptions) -> str:
     return prompt
 
 
-def encode(prompt: str, options: PromptOptions, tokenizer: Tokenizer) -> list[int]:
+def encode(prompt: str, options: PromptOptions, llm: Model) -> list[int]:
     """Token ids of `prompt`, through the chat template when there is one or --chat asks for it.
 
-    Raises ArgumentError when --chat or --system needs a template that the checkpoint lacks, or --no-chat forbids it.
+    Raises ArgumentError when --chat or --system needs a template that the checkpoint lacks, or --no-chat forbids it;
+    for text that the context cannot hold too.
     """
-    if _chats(options, tokenizer):
+    most: Any = llm.settings["context_length"]
+    if _chats(options, llm.tokenizer):
         messages = [{"role": "system", "content": text("--system", options.system)}] if options.system else []
-        return tokenizer.chat([*messages, {"role": "user", "content": prompt}])
-    return tokenizer.encode(prompt)
+        return llm.tokenizer.chat([*messages, {"role": "user", "content": prompt}], most=most)
+    return llm.tokenizer.encode(prompt, most=most)
 
 
 def _chats(options: PromptOptions, tokenizer: Tokenizer) -> bool:
@@ -53,18 +59,27 @@ def _bytes(name: str) -> bytes:
     if name == "-":
         if sys.stdin is None:
             raise ArgumentError("--prompt-file - reads standard input, and that is closed")
-        return sys.stdin.buffer.read()
+        return read_whole(sys.stdin.buffer, "standard input", _MOST)
     path = Path(name)
     if path.is_dir():
         raise ArgumentError(f"--prompt-file {name} is a folder; it must be a text file")
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return read_whole(file, f"--prompt-file {name}", _MOST)
     except FileNotFoundError:
         raise ArgumentError(f"--prompt-file {name} does not exist") from None
     except (OSError, ValueError) as error:
         raise ArgumentError(
             f"--prompt-file {name} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
+
+
+def read_whole(file: BinaryIO, source: str, most: int) -> bytes:
+    """All of a file. Raises ArgumentError naming `source` for one of more than `most` bytes, or without an end."""
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise ArgumentError(f"{source} has more than the {most:,} bytes that are read")
+    return content
 
 
 def _decoded(name: str, content: bytes) -> str:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glimpse.cli.options import given, option
 from glimpse.cli.parsing import numbers, text, weights
+from glimpse.cli.prompts import read_whole
 from glimpse.errors import ArgumentError
 
 if TYPE_CHECKING:
     from glimpse.sampling.params import SamplingParams
 
 _SAMPLING = "Sampling (left out: the checkpoint's own defaults)"
+_SCHEMA = 1 << 20
+"""Bytes of a schema, many more than a compiler takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,8 @@ class SamplingOptions:
         if regex is not None:
             raise ArgumentError("--json-schema and --regex: a text meets one of them; leave the other out")
         try:
-            return {"json_schema": json.loads(Path(file).read_text(encoding="utf-8"))}
+            with Path(file).open("rb") as source:
+                return {"json_schema": json.loads(read_whole(source, f"--json-schema {file!r}", _SCHEMA).decode())}
         except OSError as error:
             raise ArgumentError(f"--json-schema {file!r} cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:

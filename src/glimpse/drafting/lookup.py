@@ -122,13 +122,13 @@ class LookupDrafter(Drafter):
             self._histories.pop(slot, None)
 
     def _extend(self, history: _History, tokens: list[int]) -> None:
-        for token in tokens:
-            history.tokens.append(token)
-            end = len(history.tokens)
-            gram = tuple(history.tokens[end - self.min_match : end])
-            history.earlier.append(history.ends.get(gram, -1))
-            if len(gram) == self.min_match:
-                history.ends[gram] = end
+        text, ends, earlier, size = history.tokens, history.ends, history.earlier, self.min_match
+        text += tokens
+        earlier += [-1] * (min(len(text), size - 1) - len(earlier))  # no whole n-gram ends there
+        first = len(earlier) + 1 - size
+        for end, gram in enumerate(zip(*(text[first + place :] for place in range(size)), strict=False), first + size):
+            earlier.append(ends.get(gram, -1))
+            ends[gram] = end
 
     def _propose(self, history: _History, room: int) -> list[int]:
         history.match, best = 0, -1

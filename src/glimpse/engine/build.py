@@ -147,7 +147,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     """What an engine over what is loaded is composed of. Raises as `build_engine`."""
     offered, rule = _compatible(options)
     costs, vocab, tokenizer = _costs_of(loaded), loaded.checkpoint.spec.vocab_size, loaded.checkpoint.tokenizer
-    pacer = _pacer_of(options, offered, rule, costs, loaded.checkpoint.tokenizer)
+    pacer = _pacer_of(options, offered, rule, costs, tokenizer)
     sampler = Sampler(loaded.slots, vocab, tokens=tokenizer.vocab_size, grammars=loaded.grammars)
     drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer.most))
     pacer.attach(drafter)

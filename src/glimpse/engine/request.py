@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glimpse.cache.prefix import Key
 from glimpse.engine.commit import Commit, Committer
 from glimpse.errors import GlimpseError
@@ -38,6 +41,8 @@ class Request:
     speculation: Speculation
     limit: int
     """The length (tokens, prompt included) that it may reach."""
+    ids: NDArray[np.int64]
+    """[prompt]: the prompt once more. Converting a list of thousands takes longer than looking its pages up."""
     index: int = 0
     """Which of the `n` outputs of its prompt this is."""
     clock: Clock = field(default_factory=Clock)

@@ -26,8 +26,9 @@ class Residents:
     def __init__(self, parts: Parts, options: EngineOptions, *, steps: int = 1) -> None:
         """`steps`: how many steps may write before the next chance to `grow`."""
         self._parts, self._options, self._steps = parts, options, steps
-        self._reading: set[int] = set()
-        """Rows of which not all pages that others may share have been published."""
+        self._reading: dict[int, int] = {}
+        """Rows of which not all pages that others may share have been published, and the tokens that were verified when
+        some last were."""
         self.running: dict[int, Request] = {}
 
     @property
@@ -46,11 +47,11 @@ class Residents:
 
     def fits(self, request: Request, *, alone: bool) -> bool:
         """Whether the pages it is to have are there. Raises NoRoom if not, although it would be `alone`."""
-        pool = self._parts.pool
-        if not alone and self._waits(request):
+        pool, shared = self._parts.pool, self._shared(request)
+        if not alone and self._waits(request, len(shared)):
             return False
         length = self.promised(request) if alone else self._asked(request)
-        need = pool.pages_for(length) - pool.held(self._shared(request))
+        need = pool.pages_for(length) - pool.held(shared)
         if need > pool.spare_pages and alone:
             raise NoRoom(
                 f"a request of up to {length} tokens needs {need * pool.page_size} positions of cache, but only "
@@ -70,14 +71,14 @@ class Residents:
             sequence = Sequence(parts.pool, expected=request.limit, shared=shared, promised=promised)
             undo.callback(sequence.release)
             undo.callback(parts.rows.clear, slot)
-            parts.rows.open(slot, request.prompt, sequence, request.limit, written)
+            parts.rows.open(slot, request.ids, sequence, request.limit, written)
             parts.drafter.admit(view)
             undo.callback(parts.drafter.retire, view)
             parts.pacer.admit(view)
             undo.callback(parts.pacer.retire, view)
             request.clock.admitted = request.clock.admitted or time.perf_counter()
             self.running[slot] = request
-            self._reading.add(slot)
+            self._reading[slot] = 0
             undo.pop_all()
 
     def retire(self, slot: int) -> None:
@@ -85,7 +86,7 @@ class Residents:
         parts, view = self._parts, RowView(self._parts.rows, (slot,))
         with ExitStack() as everyone:
             everyone.callback(self.running.pop, slot)
-            everyone.callback(self._reading.discard, slot)
+            everyone.callback(self._reading.pop, slot, None)
             everyone.callback(parts.rows.close, slot)
             everyone.callback(parts.sampler.retire, slot)
             everyone.callback(parts.pacer.retire, view)
@@ -94,10 +95,13 @@ class Residents:
 
     def publish(self) -> None:
         """Lets later requests share what has been read of the running prompts."""
-        for slot in list(self._reading):
-            self._publish(slot)
-            if int(self._parts.rows.verified_len[slot]) >= len(self.running[slot].prompt) - 1:
-                self._reading.discard(slot)
+        for slot, published in list(self._reading.items()):
+            verified = int(self._parts.rows.verified_len[slot])
+            if verified > published:
+                self._publish(slot)
+                self._reading[slot] = verified
+            if verified >= len(self.running[slot].prompt) - 1:
+                del self._reading[slot]
 
     def grow(self) -> bool:
         """Promises every row, the oldest request first, the pages of its next step; False if they are not there."""
@@ -121,14 +125,14 @@ class Residents:
         """The running request that came last."""
         return max(self.running.values(), key=lambda request: request.arrival)
 
-    def _waits(self, request: Request) -> bool:
-        """Whether a running request is about to read much of this one's prompt, which can then be shared."""
+    def _waits(self, request: Request, shared: int) -> bool:
+        """Whether a running request is about to read much of this one's prompt, of which `shared` pages are there."""
         if request.params.prompt_logprobs is not None or not self._options.prefix_reuse:
             return False
-        have = len(self._shared(request)) * self._parts.pool.page_size
-        reading = (self.running[slot].prompt for slot in self._reading)
+        have = shared * self._parts.pool.page_size
+        reading = (self.running[slot].ids for slot in self._reading)
         may_share = self._parts.prefixes.may_share
-        return any(may_share(request.prompt, other, have + _WORTH_WAITING) for other in reading)
+        return any(may_share(request.ids, other, have + _WORTH_WAITING) for other in reading)
 
     def _asked(self, request: Request) -> int:
         """The length whose pages must be there to take a request in beside others."""
@@ -139,7 +143,7 @@ class Residents:
         if self._options.prefix_reuse:
             rows = self._parts.rows
             verified, pages = int(rows.verified_len[slot]), rows.sequence(slot).pages
-            self._parts.prefixes.publish(self.running[slot].prompt, pages, verified)
+            self._parts.prefixes.publish(self.running[slot].ids, pages, verified)
 
     def _keep_pages(self, slot: int) -> None:
         request = self.running[slot]
@@ -147,10 +151,10 @@ class Residents:
             return
         self._publish(slot)
         if request.keep and request.committer.finish_reason not in (None, "abort"):
-            request.kept = self._parts.prefixes.keep(request.prompt, self._parts.rows.sequence(slot).pages)
+            request.kept = self._parts.prefixes.keep(request.ids, self._parts.rows.sequence(slot).pages)
 
     def _shared(self, request: Request) -> list[int]:
         # Prompt logprobs need every position's logits, so then nothing is shared.
         if request.params.prompt_logprobs is not None and not request.committer.token_ids:
             return []
-        return self._parts.prefixes.find(request.prompt, pinned=not self._options.prefix_reuse)
+        return self._parts.prefixes.find(request.ids, pinned=not self._options.prefix_reuse)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glimpse.engine.commit import Committer
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
@@ -20,7 +23,7 @@ def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params:
     Raises ArgumentError for an empty or overlong prompt, an id out of range, or parameters that the engine refuses.
     """
     checkpoint, context = loaded.checkpoint, loaded.context
-    _check_prompt(prompt, checkpoint.spec.vocab_size, context)
+    ids = _checked(prompt, checkpoint.spec.vocab_size, context)
     resolved = resolve(
         params,
         checkpoint.generation_defaults,
@@ -33,20 +36,28 @@ def make_requests(loaded: Loaded, engine: EngineFace, prompt: list[int], params:
     reason = engine.refuses(resolved)
     if reason:
         raise ArgumentError(reason)
-    return [_request(loaded, engine, prompt, resolved.child(index), index) for index in range(resolved.n)]
+    return [_request(loaded, engine, prompt, ids, resolved.child(index), index) for index in range(resolved.n)]
 
 
-def _check_prompt(prompt: list[int], vocab_size: int, context: int) -> None:
+def _checked(prompt: list[int], vocab_size: int, context: int) -> NDArray[np.int64]:
+    """[tokens]: the prompt. Raises ArgumentError for an empty or overlong one, and for an id out of range."""
     if not prompt:
         raise ArgumentError("the prompt is empty; give at least one token")
     if len(prompt) > context:
         raise ArgumentError(f"the prompt has {len(prompt)} tokens but the context only {context}")
-    wrong = next((token for token in prompt if not 0 <= token < vocab_size), None)
-    if wrong is not None:
+    try:
+        ids = np.array(prompt, dtype=np.int64)
+    except OverflowError:
+        ids = np.array([-1])
+    if ids.min() < 0 or ids.max() >= vocab_size:
+        wrong = next(token for token in prompt if not 0 <= token < vocab_size)
         raise ArgumentError(f"the prompt holds token id {shown(wrong)}, but ids go from 0 to {vocab_size - 1}")
+    return ids
 
 
-def _request(loaded: Loaded, engine: EngineFace, prompt: list[int], params: ResolvedParams, index: int) -> Request:
+def _request(
+    loaded: Loaded, engine: EngineFace, prompt: list[int], ids: NDArray[np.int64], params: ResolvedParams, index: int
+) -> Request:
     checkpoint, parts, options = loaded.checkpoint, engine.parts, engine.options
     room = loaded.context - len(prompt)
     committer = Committer(
@@ -68,4 +79,4 @@ def _request(loaded: Loaded, engine: EngineFace, prompt: list[int], params: Reso
         lossy=options.lossy,
     )
     limit = len(prompt) + (room if params.max_tokens is None else min(room, params.max_tokens))
-    return Request(prompt, params, committer, speculation, limit, index)
+    return Request(prompt, params, committer, speculation, limit, ids, index)

@@ -27,18 +27,20 @@ _TEMPLATE = "<template>"
 
 
 def encode_chat(
-    tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Any], *, add_generation_prompt: bool
-) -> list[int]:
+    tokenizer: Tokenizer, messages: Sequence[Message], tools: Sequence[Any], *, add_generation_prompt: bool,
+    most: int | None = None,
+) -> list[int]:  # fmt: skip
     """Ids of `messages` (and `tools`) in the checkpoint's chat template.
 
-    Raises ArgumentError for messages it cannot stand for.
+    Raises ArgumentError for messages it cannot stand for, and where the template makes a text of them that cannot be
+    `most` tokens.
     """
     _check(messages)
     special = _pattern(tokenizer.special_texts)
     texts = texts_of([messages, tools])
     if special is None or not any(special.search(text) for text in texts):
         text = tokenizer.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
-        return tokenizer.encode(text, add_special_tokens=False, parse_special=True)
+        return tokenizer.encode(text, add_special_tokens=False, parse_special=True, most=most)
     ids, mark = tokenizer.special_texts, _unused(texts)
 
     def hide(text: str) -> str:
@@ -48,7 +50,8 @@ def encode_chat(
     text = tokenizer.render(hidden, tools=shown, add_generation_prompt=add_generation_prompt)
     pieces = _Pieces(tokenizer, special, mark)
     # Cutting at special tokens must not change how the rest is split: true of byte-level tokenizers, not of every one.
-    if pieces.encode(text, restore=False) != tokenizer.encode(text, add_special_tokens=False, parse_special=True):
+    whole = tokenizer.encode(text, add_special_tokens=False, parse_special=True, most=most)
+    if pieces.encode(text, restore=False) != whole:
         raise ArgumentError("a message holds special-token text, which this checkpoint's tokenizer cannot keep as text")
     return pieces.encode(text, restore=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from glimpse.errors import ArgumentError, GlimpseError, ModelError
 from glimpse.model.chat import bounded_template, encode_chat, texts_of
+from glimpse.model.replacements import refuse_bombs
 
 Message = Mapping[str, str]
 _SLACK = 4
@@ -20,8 +21,10 @@ class Tokenizer:
     """A tokenizer whose prompts are plain text: `<|im_end|>` in one is ten characters unless parsing is asked for."""
 
     def __init__(self, fast: Any) -> None:
+        """Raises ModelError for one that blows texts up."""
         self._fast = fast
         self._backend = fast.backend_tokenizer
+        refuse_bombs(self._backend)
         # A tokenizer.json may carry the truncation and padding of its training run.
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -84,7 +87,7 @@ class Tokenizer:
                     add_generation_prompt=add_generation_prompt,
                 )
         except Exception as error:  # templates raise whatever they like
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise ArgumentError(f"the chat template refuses these messages: {reason}") from error
         return text
 
@@ -104,7 +107,7 @@ class Tokenizer:
         are not role and content strings, that the template refuses, or that are too long (see `encode`).
         """
         self._refuse_longer(sum(map(len, texts_of([messages, tools or ()]))), most)
-        return encode_chat(self, messages, tools or (), add_generation_prompt=add_generation_prompt)
+        return encode_chat(self, messages, tools or (), add_generation_prompt=add_generation_prompt, most=most)
 
     def _refuse_longer(self, characters: int, most: int | None) -> None:
         if most is not None and characters > _SLACK * self._longest * most:

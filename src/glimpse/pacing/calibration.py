@@ -30,7 +30,7 @@ VERSION = 3
 _UNNAMED = 2
 """In files of this version `rounds` stood for `riding` too."""
 UNEVEN = 0.15
-"""A spread beyond this comes of other work on the machine: so far off may the fit be."""
+"""A spread beyond this comes of other work on the machine, and the fit may be as far off."""
 _MOST_SECONDS = 3600.0
 """No unit of any load takes an hour; sums of costs beyond it need not be finite."""
 _LEAST_SECONDS = 1e-15

@@ -8,6 +8,10 @@ from typing import Any
 from glimpse.errors import ArgumentError
 
 Schema = Mapping[str, Any]
+LONGEST_PATTERN = 4 << 10
+"""Characters of a regular expression, within a schema or alone."""
+_OPTIONAL = 500
+"""Properties of one object that need not be there: the compiler's work grows with their cube, a minute for 2,000."""
 _UNENFORCED = (
     "$dynamicRef", "$recursiveRef", "contains", "dependencies", "dependentRequired", "dependentSchemas", "else", "if",
     "maxContains", "minContains", "multipleOf", "not", "oneOf", "then", "unevaluatedItems", "unevaluatedProperties",
@@ -54,6 +58,7 @@ def refuse_unenforced(schema: Any) -> None:
             raise _unenforced("$ref", "must point into the schema itself (#/...): nothing is fetched")
         _refuse_overlooked(part)
         _refuse_missing(part)
+        _refuse_many(part)
         _refuse_other_types(part)
 
 
@@ -75,6 +80,24 @@ def _refuse_missing(part: Schema) -> None:
     for name in wanted if isinstance(wanted, list) else ():
         if not isinstance(known, Mapping) or name not in known:
             raise ArgumentError(f"grammar: required {ascii(name)[:100]} of a JSON schema is not among its properties")
+
+
+def _refuse_many(part: Schema) -> None:
+    """More properties that may be left out, or a longer pattern, than can be compiled while somebody waits."""
+    known, wanted = part.get("properties"), part.get("required")
+    there = {name for name in wanted if isinstance(name, str)} if isinstance(wanted, list) else set()
+    optional = len(known.keys() - there) if isinstance(known, Mapping) else 0
+    if optional > _OPTIONAL:
+        raise _unenforced("properties", f"are too many: {optional:,} may be left out, and {_OPTIONAL} are the most")
+    longest = max((len(text) for text in _patterns(part)), default=0)
+    if longest > LONGEST_PATTERN:
+        raise _unenforced("pattern", f"has {longest:,} characters, and {LONGEST_PATTERN:,} are the most")
+
+
+def _patterns(part: Schema) -> list[str]:
+    named = part.get("patternProperties")
+    found = [part.get("pattern"), *(named if isinstance(named, Mapping) else ())]
+    return [text for text in found if isinstance(text, str)]
 
 
 def _refuse_other_types(part: Schema) -> None:

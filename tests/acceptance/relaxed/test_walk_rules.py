@@ -115,3 +115,16 @@ def test_what_the_target_forbids_never_passes(make_draft):
             assert Lossy(name, LOSSY.get(name).strengths.grid[-1]).rule.accept(
                 make_draft([[2]]), laws, noise
             ).counts == (0,)  # fmt: skip
+
+
+@pytest.mark.parametrize("tokens", [[2, 0], [0, 2]])
+@pytest.mark.parametrize("name", WALKS)
+def test_every_token_is_judged_by_the_law_it_would_be_drawn_from(name, tokens, make_draft):
+    """What is possible after the root alone passes there, and nowhere behind it."""
+    wide, narrow = [0.1, 0.1, 0.4, 0.4], [0.5, 0.5, 0.0, 0.0]
+    laws = Laws.dense(torch.tensor([wide, narrow, narrow]).log())
+    rule = Lossy(name, LOSSY.get(name).strengths.grid[-1]).rule
+    passes, chances = rule._judged(make_draft([tokens]), laws, [0])
+    assert chances == pytest.approx([wide[tokens[0]], narrow[tokens[1]]])
+    assert passes[1] is (tokens[1] == 0)
+    assert passes[0] or tokens[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 
 from glimpse.acceptance.exact import Coupled
@@ -46,7 +47,8 @@ class Quiet:
 
 def request() -> Request:
     committer = Committer(Texts(), max_tokens=30, context_room=30)
-    return Request(PROMPT, SamplingParams(seed=0).resolve({}), committer, Speculation("sparse", "fixed", "coupled"), 34)
+    speculation = Speculation("sparse", "fixed", "coupled")
+    return Request(PROMPT, SamplingParams(seed=0).resolve({}), committer, speculation, 34, np.array(PROMPT))
 
 
 def test_every_request_gets_its_own_rows_tokens():

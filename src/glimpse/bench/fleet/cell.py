@@ -74,11 +74,7 @@ class FleetCell:
 
         `earlier`: of texts that begin some way before the ends of the prompts.
         """
-        engine = self.engine(arm)
-        requests = [
-            self._request(engine, self._prompt(place, earlier), turn * rows + row, self.room, temperature)
-            for row, place in enumerate(self.places(rows, turn))
-        ]
+        engine, requests = self.engine(arm), self.requests(arm, rows, turn, temperature, earlier=earlier)
         try:
             for request in requests:
                 engine.add(request)
@@ -88,8 +84,16 @@ class FleetCell:
             window = run_window(engine, requests, self.clock, rows * effort.tokens)
             return window, [list(request.committer.token_ids) for request in requests]
         finally:
-            for request in requests:
+            for request in reversed(requests):  # the last row goes without another moving into its place
                 engine.cancel(request)
+
+    def requests(self, arm: Arm, rows: int, turn: int, temperature: float, *, earlier: bool = False) -> list[Request]:
+        """The requests of a run, not yet queued."""
+        engine = self.engine(arm)
+        return [
+            self._request(engine, self._prompt(place, earlier), turn * rows + row, self.room, temperature)
+            for row, place in enumerate(self.places(rows, turn))
+        ]
 
     def places(self, rows: int, turn: int) -> list[int]:
         """The prompts of a batch: spread over all, others in every turn where there are more of them."""

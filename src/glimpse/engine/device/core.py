@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +13,7 @@ from glimpse.attention.triton.mixed import Want
 from glimpse.attention.triton.select import Selection
 from glimpse.cache.pool import PagePool
 from glimpse.engine.device.forward import FusedForward
+from glimpse.engine.device.mail import upload
 from glimpse.engine.device.settings import Learn, RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
 from glimpse.engine.device.tree_state import TreeState
@@ -102,13 +104,16 @@ class Core:
         recall.base.copy_(torch.where(chosen, lengths, recall.base))
         recall.count.copy_(torch.where(chosen, counts, recall.count))
 
-    def begin(self, row: int, length: int) -> None:
-        """Chooses the first set of a row of `length` tokens, whose prompt left its importance in `recall.fresh`."""
-        recall, alone = self.recall, torch.zeros_like(self.known)
-        alone[row] = length - 1
+    def begin(self, first: int, scored: SequenceOf[int], known: SequenceOf[int]) -> None:
+        """Chooses the first sets of the rows from `first` on, of `known` final positions each, whose prompts left the
+        importance of those below `scored` in `recall.fresh`."""
+        recall, own = self.recall, slice(first, first + len(known))
+        given = torch.zeros(2, self.rows.size, dtype=torch.int32)
+        given[:, own] = torch.tensor([scored, known])
+        below, lengths = upload(given, self.known.device)
         counts = torch.empty_like(recall.count)
-        self._run_selection(alone, alone, counts, self._decays[Learn.ANEW])
-        recall.count[row], recall.base[row] = counts[row], length - 1
+        self._run_selection(below, lengths, counts, self._decays[Learn.ANEW])
+        recall.count[own], recall.base[own] = counts[own], lengths[own]
 
     def begin_all(self, learn: Learn) -> None:
         """Chooses the sets of all active rows from the importance that there is of their whole length.

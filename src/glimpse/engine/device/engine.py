@@ -59,10 +59,10 @@ class DeviceEngine:
         """What was read between steps."""
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
-        self._reader = Reader(core, parts.rows, self._seats, prompt_topk(parts))
         known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
         exact = known and (core.drafts or ahead)
         self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
+        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts))
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
         self._pace = _pace_of(parts, core)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead

@@ -6,6 +6,7 @@ the demo model. Only where the drafter `wants_prompt_topk`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -27,13 +28,17 @@ class PromptTopK:
         self._decoder, self._vocab = parts.decoder, parts.sampler.vocab
         self._drafter = cast(PromptReader, parts.drafter)
 
-    def tell(self, slot: int, tokens: Tensor, hidden: Tensor) -> None:
-        """`tokens` [n] int64 of a row's prompt, on the host, were read, with `hidden` [n, hidden] after the final norm.
+    def tell(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
+        """Of each row's prompt its tokens in `texts`, [n] int64 on the host, were read, with `hidden` [all, hidden]
+        after the final norm, row after row.
 
-        Waits for the device, which has nothing else to do: the row's first draft is to be made of them.
+        Waits for the device, which has nothing else to do: the rows' first drafts are to be made of them.
         """
-        ids, chances = prompt_successors(self._decoder, self._vocab, hidden)
-        self._drafter.recycle(slot, Successors(tokens.clone(), ids.cpu(), chances.cpu()))
+        ids, chances = (found.cpu() for found in prompt_successors(self._decoder, self._vocab, hidden))
+        end = 0
+        for slot, text in zip(slots, texts, strict=True):
+            begin, end = end, end + len(text)
+            self._drafter.recycle(slot, Successors(text.clone(), ids[begin:end], chances[begin:end]))
 
 
 def prompt_successors(decoder: Decoder, vocab: int, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,21 +7,25 @@ from collections import deque
 from glimpse.cache.rows import Rows
 from glimpse.engine.device.bitwise import BitwiseReader
 from glimpse.engine.device.core import Core
+from glimpse.engine.device.graphs import Graphs
 from glimpse.engine.device.mail import Mark, upload
-from glimpse.engine.device.prefill import CHUNK, Scores, chunk_of, read, summed
+from glimpse.engine.device.prefill import CHUNK, QUERIES, Scores, chunk_of, read, summed
 from glimpse.engine.device.prompt_topk import PromptTopK
 from glimpse.engine.device.seats import Seat, Seats
+from glimpse.engine.device.tails import LONGEST, MOST, TailReader
 from glimpse.engine.watch import Did, Seen, Watch
 
 
 class Reader:
     """Reads prompts in the order they came, with what was written before if anything; then they take their seats."""
 
-    def __init__(self, core: Core, rows: Rows, seats: Seats, topk: PromptTopK | None = None) -> None:
+    def __init__(self, core: Core, rows: Rows, seats: Seats, graphs: Graphs, topk: PromptTopK | None = None) -> None:
         """`topk`: where the drafter wants the successors of prompts."""
         self._core, self._rows, self._seats, self._topk = core, rows, seats, topk
         self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
         self._most = CHUNK if self._bitwise is None else self._bitwise.most
+        # Bits are those of one reader only; where heads are compared with one another, the exact weights are wanted.
+        self._tails = None if self._bitwise or core.trust else TailReader(core, graphs)
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
         self.watch: Watch | None = None
@@ -30,12 +34,46 @@ class Reader:
         """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""
         have = 0
         while self.queue and (have == 0 or have + self._next() <= self._most):
-            have += self._read(self.queue[0])
+            short = self._short(self._most - have)
+            have += self._read_short(short) if short else self._read(self.queue[0])
+
+    def _left(self, seat: Seat) -> int:
+        """Tokens of a text that no forward has read yet."""
+        return seat.request.length - int(self._rows.verified_len[seat.slot])
 
     def _next(self) -> int:
         """Tokens of the next part."""
-        seat = self.queue[0]
-        return chunk_of(seat.request.length - int(self._rows.verified_len[seat.slot]), self._most)
+        return chunk_of(self._left(self.queue[0]), self._most)
+
+    def _short(self, room: int) -> list[Seat]:
+        """Those first in the queue of which little is left, as many as one forward of `room` tokens takes."""
+        found, room = list[Seat](), min(room, MOST)
+        for seat in self.queue if self._tails else ():
+            left = self._left(seat)
+            if left > min(LONGEST, room):
+                break
+            found.append(seat)
+            room -= left
+        return found
+
+    def _read_short(self, seats: list[Seat]) -> int:
+        assert self._tails is not None
+        counts, lengths = [self._left(seat) for seat in seats], [seat.request.length for seat in seats]
+        starts = [length - count for length, count in zip(lengths, counts, strict=True)]
+        self._begin(seats)
+        self._seats.lay(seats, self._rows)
+        hidden = self._tails.read(len(self._seats.taken), starts, counts)
+        if self._topk:
+            texts = [
+                self._rows.tokens[seat.slot, start : start + count]
+                for seat, start, count in zip(seats, starts, counts, strict=True)
+            ]
+            self._topk.tell([seat.slot for seat in seats], texts, hidden)
+        for seat, length in zip(seats, lengths, strict=True):
+            self._rows.verified_len[seat.slot] = length - 1  # The first decoding step reads the last token again.
+            self.queue.popleft()
+        self._seats.sit(seats, [length - min(count, QUERIES) for length, count in zip(lengths, counts, strict=True)])
+        return sum(counts)
 
     def _read(self, seat: Seat) -> int:
         core, length, count = self._core, seat.request.length, self._next()
@@ -44,21 +82,26 @@ class Reader:
         text = self._rows.tokens[seat.slot, start:stop]
         tokens = upload(text, core.decoder.device)
         scores = self._scores() if last and core.drafts else None
-        begin = self._throttle()
-        if self.watch is not None:
-            self.watch(Seen(begin, None, [seat.slot], [seat.request], [Did.PREFILL], [0], [0]))
+        self._begin([seat])
         if self._bitwise is None:
             hidden = read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
             if self._topk:
-                self._topk.tell(seat.slot, text, hidden)
+                self._topk.tell([seat.slot], [text], hidden)
         else:
             self._bitwise.read(seat.sequence, tokens, start, scores)
         # The first decoding step reads the last token again.
         self._rows.verified_len[seat.slot] = stop - last
         if last:
             self.queue.popleft()
-            self._seats.sit(seat, self._rows)
+            self._seats.lay([seat], self._rows)
+            self._seats.sit([seat], [length - 1])
         return count
+
+    def _begin(self, seats: list[Seat]) -> None:
+        begin, none = self._throttle(), [0] * len(seats)
+        if self.watch is not None:
+            slots, requests = [seat.slot for seat in seats], [seat.request for seat in seats]
+            self.watch(Seen(begin, None, slots, requests, [Did.PREFILL] * len(seats), none, none))
 
     def _scores(self) -> Scores:
         row, recall = len(self._seats.taken), self._core.recall

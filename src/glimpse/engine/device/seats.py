@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,6 @@ from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.choose import settings_of
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
-from glimpse.engine.device.state import DeviceRows
 from glimpse.engine.request import Request
 from glimpse.sampling.noise import to_int64
 
@@ -32,22 +32,27 @@ class Seats:
         self._core = core
         self.taken: list[Seat] = []
 
-    def sit(self, seat: Seat, rows: Rows) -> None:
-        """Gives a request whose prompt has been read the next row; its importance lies in that row of the recall."""
-        row, core = len(self.taken), self._core
-        device, length = core.rows, seat.request.length
-        self.taken.append(seat)
-        device.tokens[row, :length] = upload(rows.tokens[seat.slot, :length], device.tokens.device)
-        pages = torch.tensor(seat.sequence.pages, dtype=torch.int32)
-        device.table[row, : len(pages)] = upload(pages, device.table.device)
-        device.length[row], device.drafted[row], device.limit[row] = length, 0, seat.request.limit
-        self._set(device, row, seat.request)
-        core.version += 1
+    def lay(self, seats: SequenceOf[Seat], rows: Rows) -> None:
+        """Puts what is known of some requests into the next rows, which stay idle."""
+        first, device = len(self.taken), self._core.rows
+        for row, seat in enumerate(seats, first):
+            length, pages = seat.request.length, torch.tensor(seat.sequence.pages, dtype=torch.int32)
+            device.tokens[row, :length] = upload(rows.tokens[seat.slot, :length], device.tokens.device)
+            device.table[row, : len(pages)] = upload(pages, device.table.device)
+        self._set(slice(first, first + len(seats)), [seat.request for seat in seats])
+        self._core.version += 1
+
+    def sit(self, seats: SequenceOf[Seat], scored: SequenceOf[int]) -> None:
+        """Has requests begin in the rows that they were laid into: their prompts have been read, and the importance of
+        the positions below `scored` lies in those rows of the recall."""
+        first, core, lengths = len(self.taken), self._core, [seat.request.length for seat in seats]
+        self.taken += seats
         if core.trust:
-            core.trust.begin(row, length)
+            for row, length in enumerate(lengths, first):
+                core.trust.begin(row, length)
         elif core.drafts:
-            core.begin(row, length)
-        device.active[row] = 1
+            core.begin(first, scored, [length - 1 for length in lengths])
+        core.rows.active[first : first + len(seats)] = 1
 
     def extend(self, row: int, length: int) -> None:
         """Gives a row the pages for `length` tokens, if it has not got them."""
@@ -73,10 +78,17 @@ class Seats:
             self._core.version += 1
         self.taken.pop()
 
-    def _set(self, device: DeviceRows, row: int, request: Request) -> None:
-        params, held = request.params, device.settings
-        numbers = settings_of(params.temperature, params.top_k, params.top_p, params.min_p)
-        targets = (held.temperature, held.top_k, held.top_p, held.log_min_p)
-        for target, number in zip(targets, numbers, strict=True):
-            target[row] = number
-        device.seeds[row] = to_int64(params.seed)
+    def _set(self, own: slice, requests: SequenceOf[Request]) -> None:
+        """The numbers of rows `own`, one copy for each of them."""
+        device, params = self._core.rows, [request.params for request in requests]
+        held, each = device.settings, [settings_of(of.temperature, of.top_k, of.top_p, of.min_p) for of in params]
+        numbers = zip((held.temperature, held.top_k, held.top_p, held.log_min_p), zip(*each, strict=True), strict=True)
+        columns = [
+            *numbers,
+            (device.seeds, [to_int64(of.seed) for of in params]),
+            (device.length, [request.length for request in requests]),
+            (device.limit, [request.limit for request in requests]),
+        ]
+        for target, values in columns:
+            target[own] = upload(torch.tensor(values, dtype=target.dtype), target.device)
+        device.drafted[own] = 0

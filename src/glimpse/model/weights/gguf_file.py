@@ -22,6 +22,10 @@ _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """struct format of each GGUF value type that has a fixed size."""
+_LONGEST_HEAD = 128 << 20
+"""Bytes before the tensors: a vocabulary of 262,144 tokens takes about ten million."""
+_MOST_VALUES = 8_000_000
+"""Fields, list entries, tensors and their dimensions: a gigabyte could name a billion, each many bytes here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,12 @@ def open_gguf(path: Path) -> GgufFile:
 def _parse(path: Path, data: mmap.mmap) -> GgufFile:
     if data[:4] != b"GGUF":
         raise ModelError(f"{path}: not a GGUF file (it starts with {data[:4]!r})")
-    cursor = _Cursor(data, 4)
+    cursor = _Cursor(data, 4, min(len(data), _LONGEST_HEAD))
     version = cursor.scalar("I")
     if version not in _VERSIONS:
         raise ModelError(f"{path}: GGUF version {version} is not supported; 2 and 3 (little-endian) are")
     tensor_count, field_count = cursor.scalar("Q"), cursor.scalar("Q")
+    cursor.count(field_count + tensor_count)
     metadata = {}
     for _ in range(field_count):
         key = cursor.string()
@@ -100,7 +105,16 @@ class _Cursor:
 
     data: mmap.mmap
     at: int
+    end: int
+    """Where the head must have ended."""
+    _left: int = _MOST_VALUES
     _formats: dict[str, struct.Struct] = field(default_factory=dict)
+
+    def count(self, values: int) -> None:
+        """Notes that so many values follow. ValueError where that is more than any head has."""
+        self._left -= values
+        if self._left < 0:
+            raise ValueError(f"{values:,} values at byte {self.at} are more than the {_MOST_VALUES:,} of any head")
 
     def scalar(self, code: str) -> Any:
         form = self._formats.get(code) or self._formats.setdefault(code, struct.Struct("<" + code))
@@ -110,9 +124,9 @@ class _Cursor:
 
     def string(self) -> str:
         length = self.scalar("Q")
-        text = self.data[self.at : self.at + length]
-        if len(text) != length:
+        if length > self.end - self.at:
             raise ValueError(f"a text of {length} bytes at byte {self.at} runs past the end")
+        text = self.data[self.at : self.at + length]
         self.at += length
         return text.decode("utf-8", errors="replace")
 
@@ -127,8 +141,9 @@ class _Cursor:
 
     def array(self) -> list[Any]:
         kind, count = self.scalar("I"), self.scalar("Q")
-        if count > len(self.data) - self.at:
+        if count > self.end - self.at:
             raise ValueError(f"a list of {count} values at byte {self.at} runs past the end")
+        self.count(count)
         if kind in _SCALARS:
             form = struct.Struct(f"<{count}{_SCALARS[kind]}")
             values = list(form.unpack_from(self.data, self.at))
@@ -139,7 +154,9 @@ class _Cursor:
 
     def tensor(self) -> tuple[str, tuple[int, ...], GGMLQuantizationType, int]:
         name = self.string()
-        dimensions = [self.scalar("Q") for _ in range(self.scalar("I"))]
+        rank = self.scalar("I")
+        self.count(rank)
+        dimensions = [self.scalar("Q") for _ in range(rank)]
         kind = GGMLQuantizationType(self.scalar("I"))
         # GGUF lists the row length first.
         return name, tuple(reversed(dimensions)), kind, self.scalar("Q")
