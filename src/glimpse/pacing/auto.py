@@ -176,7 +176,7 @@ class AutoPacer(Pacer):
     def watch(self, rows: RowView) -> None:
         """Shadows follow rows that draft in step, too."""
         now = time.perf_counter()
-        self._lookout.earn(min(now - self._watching, WATCHED), crowded=len(rows) > 1)
+        self._lookout.earn(min(now - self._watching, WATCHED))
         self._watching = now
         self._trees.decide(rows, [0] * len(rows))
         for slot, length in zip(rows.slots, rows.column(rows.rows.committed_len), strict=True):
