@@ -40,6 +40,7 @@ MUTANTS = (
         "glimpse.engine.device.reading:Reader.__init__", "BitwiseReader(core) if core.settings.bitwise else None",
         "None",
         _READ,
+        also=(("None if self._bitwise or core.trust else TailReader(core, graphs)", "None"),),
     ),
 )  # fmt: skip
 """In the order of the table."""
