@@ -61,12 +61,13 @@ MUTANTS = (
     ),
     Mutant(
         "window off by a block", "rows of many pages do not read their first one",
-        "glimpse.cache.sequence:Sequence.extents", "range(start // size, ", "range(start // size + (stop > 3 * size), ",
+        "glimpse.cache.sequence:Sequence.extents", "self.pages[first:", "self.pages[first + (stop > 3 * size) :",
         "engine/test_equality.py::test_plain_greedy_equals_transformers",
     ),
     Mutant(
         "set off by a page", "a draft row does not read from where its set ends, but from the next page on",
-        "glimpse.cache.sequence:Sequence.extents", "range(start // size, ", "range(-(-start // size), ",
+        "glimpse.cache.sequence:Sequence.extents", "start // self.pool.page_size, ",
+        "-(-start // self.pool.page_size), ",
         "engine/test_equality.py::test_a_budget_of_the_whole_context_is_always_right[1]",
     ),
     Mutant(
