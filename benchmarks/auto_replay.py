@@ -187,8 +187,8 @@ def main() -> None:
     for answer in answers:
         spent = {name: own.run(answer) for name, own in arms.items()}
         plain.append(spent["none"][0])
-        for name, own in arms.items():
-            rounds[name].append(own.rounds)
+        for name, replay in arms.items():
+            rounds[name].append(replay.rounds)
         for name, (seconds, _) in spent.items():
             speeds[name].append(spent["none"][0] / seconds)
         chosen.append(" ".join(f"{choice.position}:{choice.drafter}" for choice in spent["auto"][1]))
