@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
+from glimpse.engine.stream import run_all
 from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
@@ -140,7 +141,7 @@ def test_logits_that_are_not_finite_end_their_request_only(llm):
     bad, good = device._requests([[*prompts[0], spoiled], prompts[1]], greedy(3))
     with torch.inference_mode():
         weight[spoiled] = torch.nan
-        device._run([bad, good])
+        run_all(device._engine, [bad, good])
         weight[spoiled] = kept
     assert isinstance(bad.error, GlimpseError)
     assert "not finite" in str(bad.error)
