@@ -100,6 +100,21 @@ def test_what_a_template_makes_too_long_is_not_split(tmp_path, content):
 
 
 def test_a_template_that_takes_all_memory_says_so(tmp_path):
-    tokenizer = load_tokenizer(folder_with(tmp_path, template="{{ 'a' * 10 ** 18 }}"))
+    tokenizer = load_tokenizer(folder_with(tmp_path, template="{{ 'a' * 1000000000000000000 }}"))
     with pytest.raises(ArgumentError, match=r"refuses these messages: (MemoryError|.*memory.*)"):
         tokenizer.chat([{"role": "user", "content": "a"}])
+
+
+POWERS = ["{{ 10 ** 100000000 }}", "{% set n = 9 %}{{ (n)**n ** n }}", "{{ 'x'|length ** 2 }}"]
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_a_template_that_raises_to_powers_is_refused_before_anything_is_computed(tmp_path, power):
+    tokenizer = load_tokenizer(folder_with(tmp_path, template=power))
+    with pytest.raises(ArgumentError, match=r"raises numbers to powers \(\*\*\)"):
+        tokenizer.chat(TALK)
+
+
+def test_arguments_handed_over_by_name_are_no_powers(tmp_path):
+    template = "{% macro say(word) %}<{{ word }}>{% endmacro %}{{ say( **{'word': 'a ** b'}) }}{{ '2 ** 3' }}"
+    assert load_tokenizer(folder_with(tmp_path, template=template)).render(TALK) == "<a ** b>2 ** 3"

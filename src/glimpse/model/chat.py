@@ -77,6 +77,20 @@ def bounded_template() -> Iterator[None]:
         sys.settrace(before)
 
 
+def refuse_powers(template: str) -> None:
+    """Raises ValueError for a template that raises numbers to powers: no count of steps ends a single operation, and
+    jinja2 works constants out before the first step.
+    """
+    from jinja2 import Environment
+
+    before = ""
+    for _, kind, text in Environment().lex(template):
+        # Behind a bracket or a comma it hands over named arguments.
+        if (kind, text) == ("operator", "**") and before not in ("(", ","):
+            raise ValueError("it raises numbers to powers (**), which may take for ever")
+        before = before if kind == "whitespace" else text
+
+
 class _Pieces:
     """Encodes rendered text piece by piece: special tokens by name, the rest as plain text."""
 

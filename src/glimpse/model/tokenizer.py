@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glimpse.errors import ArgumentError, GlimpseError, ModelError
-from glimpse.model.chat import bounded_template, encode_chat, texts_of
+from glimpse.model.chat import bounded_template, encode_chat, refuse_powers, texts_of
 from glimpse.model.replacements import refuse_bombs
 
 Message = Mapping[str, str]
@@ -79,6 +79,8 @@ class Tokenizer:
         if not self.has_chat_template:
             raise ArgumentError("this checkpoint has no chat template; pass the prompt as text")
         try:
+            for template in self._templates():
+                refuse_powers(template)
             with bounded_template():
                 text: str = self._fast.apply_chat_template(
                     [dict(message) for message in messages],
@@ -90,6 +92,11 @@ class Tokenizer:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ArgumentError(f"the chat template refuses these messages: {reason}") from error
         return text
+
+    def _templates(self) -> list[str]:
+        """The template, or all of several by name."""
+        found = self._fast.chat_template
+        return [str(one) for one in (found.values() if isinstance(found, Mapping) else [found])]
 
     def chat(
         self,
