@@ -144,13 +144,16 @@ def test_a_wrong_request_fails_alone(llm):
 
 
 class Raising(HostDrafter):
-    """Fails at its third draft."""
+    """Fails once: when it drafts for the third row, so that three requests are under way."""
 
-    turns = 0
+    def __init__(self):
+        super().__init__()
+        self.slots, self.failed = set(), False
 
     def proposal(self, rows, slot, room):
-        self.turns += 1
-        if self.turns == 3:
+        self.slots.add(slot)
+        if len(self.slots) == 3 and not self.failed:
+            self.failed = True
             raise ValueError("boom")
         return []
 

@@ -184,7 +184,7 @@ def test_the_youngest_is_put_back_when_pages_run_out(llm, monkeypatch):
     device = on_device(llm, reserve="next", prefix_reuse=False)
     requests = device._requests(prompts, greedy(9))
     held = pool.allocate(pool.free_pages - 5, 99)
-    device._run(requests)
+    run_all(device._engine, requests)
     pool.release(held)
     assert [list(request.committer.token_ids) for request in requests] == right
     assert [request.preempted for request in requests] == [0, 1]
