@@ -103,7 +103,7 @@ def test_it_looks_ever_more_seldom_until_the_batch_has_another_size(made):
     made.look(view(5), None)
     assert len(asked) == before + 1
     looked(made, view(5), steps=2 * HELD)
-    assert len(asked) == before + 3 - 1
+    assert len(asked) == before + 2
 
 
 def test_rows_that_join_a_batch_that_drafts_for_itself_are_told(made):

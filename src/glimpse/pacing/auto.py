@@ -46,8 +46,6 @@ LOOK = 8
 """Tokens between looks at a row's choice."""
 APART = (PLAIN, SELF, BLOCK)
 """Candidates that are no source on the host, and so have no shadow."""
-WATCHED = 1.0
-"""Seconds between two looks at rows that draft for themselves that count at most."""
 HOPE = 0.92
 """Chance of acceptance that a trial of the self drafter begins with."""
 
@@ -75,7 +73,6 @@ class AutoPacer(Pacer):
         """Seconds of the host in a step that verified nothing, their moving average: what is measured as a plain step
         holds them, and plain decoding is without."""
         self._lookout, self._common, self._watched = Lookout(), Common(self._rows), 0.0
-        self._watching = time.perf_counter()
 
     @classmethod
     def build(cls, context: PaceContext) -> AutoPacer:
@@ -175,9 +172,7 @@ class AutoPacer(Pacer):
 
     def watch(self, rows: RowView) -> None:
         """Shadows follow rows that draft in step, too."""
-        now = time.perf_counter()
-        self._lookout.earn(min(now - self._watching, WATCHED))
-        self._watching = now
+        self._lookout.pass_time()
         self._trees.decide(rows, [0] * len(rows))
         for slot, length in zip(rows.slots, rows.column(rows.rows.committed_len), strict=True):
             row = self._rows[slot]

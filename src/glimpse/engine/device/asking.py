@@ -95,10 +95,11 @@ class Asking:
 
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
-        end, before = launched.timed[-1].end, self._end
-        self._end = None if launched.drafts else end
         if launched.drafts:
+            self.interrupted()
             return
+        end, before = launched.timed[-1].end, self._end
+        self._end = end
         if before is not None and not launched.ran.fresh:
             size = self._size(len(launched.seats))
             steps = size.asked if launched.asked else size.plain
