@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.compiled import compiled
-from glimpse.drafting.tree import Source
 
 SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
@@ -17,30 +16,13 @@ _SURENESS = (0.15, 0.4, 0.7)
 """Bounds of the probabilities that are looked at apart: who is often right may be wrong whenever it is sure."""
 DECAY = 0.95
 """Weight of the past, per round in which a cell was judged."""
-PRIOR = 4.0
-"""Nodes, right as often as such nodes are (`_deserved`), that every cell begins with and never forgets."""
+PRIOR = 2.0
+"""Nodes, right as often as their source says, that every cell begins with and never forgets."""
 SUREST = 0.98
 """No node is surer than this, so that a child is always worth less than its parent."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-def _deserved() -> Floats:
-    """[SOURCES, DEPTHS, sureness]: how often nodes are right over how often they say so, before a request has shown it.
-
-    Of a source that is not named: as often. Those named say too much: n-grams of the next token, which are right 0.46
-    times as often, and recycled logits that are sure of it (0.2) or look further than that (0.5), as what they say was
-    said of another place in the text. Measured on 58 answers of 64 tokens (docs/performance.md).
-    """
-    worth = np.ones((SOURCES, DEPTHS, len(_SURENESS) + 1))
-    worth[Source.AUTOMATON, 0] = 0.45
-    worth[Source.LOGITS, 0, 2:] = 0.25
-    worth[Source.LOGITS, 1:] = 0.5
-    return worth
-
-
-_DESERVED = _deserved()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +99,7 @@ class Trust:
     def chances(self, proposal: Proposal) -> Floats:
         """[n]: P(a node is accepted, given that its parent is)."""
         found = np.empty(len(proposal.said))
-        _trusted(proposal.source, proposal.depth, proposal.said, self._right, self._said, _DESERVED, found)
+        _trusted(proposal.source, proposal.depth, proposal.said, self._right, self._said, found)
         return found
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
@@ -136,14 +118,11 @@ def _cell(source: int, depth: int, said: float) -> tuple[int, int, int]:
 
 
 @compiled
-def _trusted(
-    sources: Ints, depths: Ints, said: Floats, right: Floats, told: Floats, deserved: Floats, found: Floats
-) -> None:
-    """Writes what `said` [n] is worth, by the averages `right` and `told` of each cell and what it begins with."""
+def _trusted(sources: Ints, depths: Ints, said: Floats, right: Floats, told: Floats, found: Floats) -> None:
+    """Writes what `said` [n] is worth, by the averages `right` and `told` of each cell."""
     for node in range(len(said)):
         source, depth, sure = _cell(sources[node], depths[node], said[node])
-        begun = PRIOR * deserved[source, depth, sure]
-        together = (right[source, depth].sum() + begun) / (told[source, depth].sum() + PRIOR)
+        together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
         ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
         found[node] = min(said[node] * ratio, SUREST)
 
