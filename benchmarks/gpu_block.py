@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "blocks of 15": {"size": 15},
     "decay 2": {"decay": 2.0},
     "decay 8": {"decay": 8.0},
+    "rate 3e-3": {"rate": 3e-3},
     "text only": {"distil": 0.0},
     "laws only": {"distil": 1.0},
     "few branches": {"branches": 8, "sequences": 64},
