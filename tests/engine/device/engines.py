@@ -11,9 +11,9 @@ from glimpse.sampling.params import SamplingParams
 from tiny import write_tiny_checkpoint
 
 
-def tiny_folder(folder, **more):
-    """One small layer."""
-    return write_tiny_checkpoint(folder / "tiny", num_hidden_layers=1, max_position_embeddings=128, **more)
+def tiny_folder(folder, layers=1, **more):
+    """One small layer, or a few."""
+    return write_tiny_checkpoint(folder / "tiny", num_hidden_layers=layers, max_position_embeddings=128, **more)
 
 
 def on_device(llm: LLM, **options: Any) -> LLM:

@@ -78,6 +78,14 @@ def test_where_fast_steps_read_everything_the_text_is_plain(llm):
     assert [output.speculation.trusted for output in device][1:] == [0, 7, 0, 0]
 
 
+def test_a_batch_that_does_not_fill_the_rows(tmp_path_factory):
+    """Two layers, and one row of three: each layer's statistics lie where those of all rows would."""
+    folder = tiny_folder(tmp_path_factory.mktemp("layers"), layers=2)
+    deep = LLM(folder, drafter="none", pacer="fixed", max_batch_size=3, device="cpu")
+    eager, device = both(deep, prompts_of(deep, 60), params_of(12), draft_tokens=2)
+    assert ids_of(device) == ids_of(eager)
+
+
 def test_the_sets_of_another_selector(llm):
     selector = Selector(power=0.5, age=2.0, reach=2, suppression=0.2)
     eager, device = both(llm, prompts_of(llm, 49), params_of(12), selector=selector, draft_tokens=2)

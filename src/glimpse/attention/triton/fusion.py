@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.sizes import padded
+from glimpse.errors import ArgumentError
 
 TINY = tl.constexpr(1e-9)
 SUMS = 1024
@@ -164,8 +165,10 @@ class Fusion:
         kv_heads, width] float32, both contiguous.
 
         `lengths`, `budgets` [rows] int32: rows that are no longer than their budget, which holds the sinks and recent
-        ones at least, are left alone.
+        ones at least, are left alone. Raises ArgumentError for tensors that are not contiguous.
         """
+        if not (weights.is_contiguous() and scores.is_contiguous()):
+            raise ArgumentError("weights or scores of some rows of a layer; give those of all rows")
         layers, rows, kv_heads, width = weights.shape
         factors = torch.empty(layers * rows * kv_heads, 2, dtype=torch.float32, device=weights.device)
         prior, sizes = (self.age, self.age_power, self.end), (self.sinks, self.recent)

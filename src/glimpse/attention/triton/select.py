@@ -200,6 +200,8 @@ class Selection:
             raise ArgumentError(
                 f"scores of {width} {scores.dtype} numbers a head; give bfloat16 or float32, an even number"
             )
+        if not (scores.is_contiguous() and selected.is_contiguous() and (running is None or running.is_contiguous())):
+            raise ArgumentError("scores or places of some rows of a layer; give those of all rows")
         if self.sinks + self.recent > selected.shape[-1]:
             raise ArgumentError(
                 f"{selected.shape[-1]} places cannot hold {self.sinks} first and {self.recent} last positions"

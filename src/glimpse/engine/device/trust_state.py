@@ -59,9 +59,13 @@ class TrustState:
         self.since[target] = self.since[source]
 
     def choose(self, size: int) -> None:
-        """Device code: new sets for those of the first `size` rows that have learned, of the weights in `fresh`."""
-        recall, rows, lengths = self._recall.first(size), self._rows.first(size), self.learned[:size]
+        """Device code: new sets for those of the first `size` rows that have learned, of the weights in `fresh`.
+
+        Kernels take statistics of all rows or none: within a layer, the rows lie side by side.
+        """
+        recall, lengths = self._recall, self.learned
+        lengths[size:].zero_()
         budgets, counts = self._budget.positions_of(lengths), torch.empty_like(lengths)
         self._fuse(recall.fresh, lengths, budgets, recall.scores)
-        self._select(recall.scores, lengths, lengths, budgets, rows.table, recall.slots, counts)
+        self._select(recall.scores, lengths, lengths, budgets, self._rows.table, recall.slots, counts)
         recall.count.copy_(torch.where(lengths > 0, counts, recall.count))
