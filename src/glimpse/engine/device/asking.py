@@ -8,6 +8,7 @@ the next, and while drafts bring less, the batch steps plainly for a while and t
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from statistics import fmean, median
@@ -19,6 +20,8 @@ WORTH = 0.97
 """Speed of asking over not asking, below which it rests: drafts come and go, and asking is how they are found."""
 FIRST, LAST = 8, 64
 """Plain steps of a rest: doubled as long as asking is not worth it."""
+EVER = 4096
+"""Plain steps of a rest that is as long as tries are dear, at most."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
@@ -34,7 +37,12 @@ class _Steps:
     @property
     def rate(self) -> float:
         """Tokens per second."""
-        return fmean(tokens for tokens, _ in self.seen) / median(seconds for _, seconds in self.seen)
+        return fmean(tokens for tokens, _ in self.seen) / self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Of a step."""
+        return median(seconds for _, seconds in self.seen)
 
 
 @dataclass(slots=True)
@@ -49,9 +57,17 @@ class _Size:
 
 
 class Asking:
-    """When to ask the host for drafts, and when to rest."""
+    """When to ask the host for drafts, and when to rest.
 
-    def __init__(self) -> None:
+    Or when to draft on the device, where that takes a step whatever comes of it: what goes by between two steps is
+    measured, so the same rule holds. Then the rests are as long as the tries are dear.
+    """
+
+    def __init__(self, *, tries: int = TRIES, share: float | None = None) -> None:
+        """`tries`: steps with drafts between two rests. `share`: what tries that do not pay may cost of the time, as
+        long as the batch is of one size, whoever comes and goes; None: rests are doubled up to `LAST` steps, and new
+        rows end them."""
+        self._tries, self._share = tries, share
         self._sizes: defaultdict[int, _Size] = defaultdict(_Size)
         self._rest, self._rows = 0, tuple[int, ...]()
         self.asked = False
@@ -69,15 +85,20 @@ class Asking:
 
     def asks(self, rows: tuple[int, ...]) -> bool:
         """Whether the step that is launched now for these rows should have drafts."""
-        if rows != self._rows:
-            self._rest, self._rows = 0, rows
         size = self._size(len(rows))
+        if rows != self._rows:
+            goes_on = self._share is not None and size is self._size(len(self._rows))
+            self._rest, self._rows = self._rest * goes_on, rows
         if not self._rest and size.left <= 0:
             self._decide(size)
         self.asked = self._rest <= 0
         self._rest -= not self.asked
         size.left -= self.asked
         return self.asked
+
+    def skip(self) -> None:
+        """The step that is launched now is plain whatever `asks` would say."""
+        self.asked = False
 
     def interrupted(self) -> None:
         """The device has done something else: the next step's time says nothing."""
@@ -112,8 +133,16 @@ class Asking:
         if len(size.plain.seen) < KNOWN:
             self._rest = KNOWN + 1  # the first one waits
             return
-        size.left = TRIES
-        if len(size.asked.seen) >= TRIES and size.asked.rate < WORTH * size.plain.rate:
+        size.left = self._tries
+        speed = size.asked.rate / size.plain.rate if len(size.asked.seen) >= TRIES else 1.0
+        if self._share is not None:
+            self._rest = self._dear(size, speed, self._share) if speed < 1 else 0
+        elif speed < WORTH:
             self._rest, size.span = size.span, min(2 * size.span, LAST)
         else:
             size.span = FIRST
+
+    def _dear(self, size: _Size, speed: float, share: float) -> int:
+        """Steps of a rest that make up for the next tries, as slow as the last ones."""
+        lost = self._tries * size.asked.seconds * (1 - speed)
+        return min(max(FIRST, math.ceil(lost / (share * size.plain.seconds))), EVER)
