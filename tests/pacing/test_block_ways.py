@@ -95,3 +95,12 @@ def test_a_row_that_left_is_forgotten():
 def test_loads_count_what_a_step_holds():
     assert bare_load([10, 20], 3) == StepLoad(full_tokens=6, full_kv=34, pairs=90)
     assert masked_load([10, 20], 3, 2, 8) == bare_load([10, 20], 3) + StepLoad(draft_tokens=16, draft_kv=60, riding=1)
+
+
+def test_hope_does_not_depend_on_blocks_seen():
+    """Two of four tokens, by the guess 1.6: nobody who drafts nothing can see that blocks became better."""
+    found = ways()
+    hope = found.hope([100])
+    assert hope == pytest.approx(1 + sum((2 / 3) ** place for place in range(1, 5)), rel=1e-3)
+    assert sure(found, [0.0, 0.0, 0.0, 0.0]).hope([100]) == hope
+    assert ways(mask=10.0).hope([100]) < 1

@@ -80,7 +80,9 @@ class BlockWays:
         }[mode]  # fmt: skip
         self._reach: dict[int, Floats] = {}
         """By slot, [size]: the chance that so many of a block are accepted, averaged over its blocks."""
-        self._usual = (FIRST_GUESS / (1 + FIRST_GUESS)) ** np.arange(1, size + 1)
+        self._guess: Floats = (FIRST_GUESS / (1 + FIRST_GUESS)) ** np.arange(1, size + 1)
+        self._usual = self._guess
+        """Of rows whose blocks are not known yet."""
         self._way = self._ways[-1 if mode == "sequential" else 0]
         self._rows = 0
 
@@ -106,7 +108,17 @@ class BlockWays:
 
     def rate(self, way: BlockWay, slots: Sequence[int], lengths: Sequence[int]) -> float:
         """Tokens per second that these rows are expected to write in a way."""
-        reach = np.array([self._reach.get(slot, self._usual) for slot in slots])
+        return self._rate(way, np.array([self._reach.get(slot, self._usual) for slot in slots]), lengths)
+
+    def hope(self, lengths: Sequence[int]) -> float:
+        """Tokens per second of rows of these lengths in the best way, were their blocks as good as is usually guessed.
+
+        It does not depend on blocks seen: a batch that does not draft sees none, and would never hope again.
+        """
+        reach = np.repeat(self._guess[None], len(lengths), 0)
+        return max(self._rate(way, reach, lengths) for way in self._ways)
+
+    def _rate(self, way: BlockWay, reach: Floats, lengths: Sequence[int]) -> float:
         accepted = reach[:, : way.length].sum(1)
         if way.sequential:
             seconds = self._seconds(masked_load(lengths, 1, 1, self._size))

@@ -25,7 +25,9 @@ def test_the_device_keeps_what_the_rule_says(size):
     assert numbers.shape == (ROWS, NUMBERS)
     drafted = room.to(torch.int32)
     cut(block, numbers, torch.tensor(SURENESS), drafted, DEPTHS, SUREST)
-    right = [min(int(left), rule.length(own.astype(np.float64))) for left, rule, own in zip(room, rules, said, strict=True)]
+    right = [
+        min(int(left), rule.length(own.astype(np.float64))) for left, rule, own in zip(room, rules, said, strict=True)
+    ]
     assert drafted.tolist() == right
     assert drafted[0] == room[0], "a floor of nothing keeps all"
     assert len(set(right)) > 1

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from glimpse.engine.device.asking import BEGIN, FIRST, KNOWN, LAST, TRIES, Asking
+from glimpse.engine.device.asking import BEGIN, FIRST, KEPT, KNOWN, LAST, TRIES, Asking
 
 ROWS = (0, 1)
 
@@ -126,6 +126,14 @@ def test_rows_that_come_and_go_do_not_end_a_lasting_rest():
 
 def test_drafts_that_pay_hardly_are_asked_for_and_a_step_may_be_plain_unasked():
     device = lasting(drafted=1.99)
-    assert device.steps(300).endswith("a" * 250)
+    assert device.steps(200).endswith("a" * 180)
     device.asking.skip()
     assert not device.asking.asked
+
+
+def test_plain_steps_that_became_faster_are_noticed():
+    device = lasting(drafted=1.5)
+    assert device.steps(100).endswith("a" * 80)
+    device.seconds[False] = 0.5
+    device.steps(2 * KEPT)
+    assert device.steps(100).count("a") < 20

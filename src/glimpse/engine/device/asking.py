@@ -22,6 +22,8 @@ FIRST, LAST = 8, 64
 """Plain steps of a rest: doubled as long as asking is not worth it."""
 EVER = 4096
 """Plain steps of a rest that is as long as tries are dear, at most."""
+KEPT = 240
+"""Steps with drafts that pay until plain ones are looked at again, where tries have a share of the time."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
@@ -54,6 +56,8 @@ class _Size:
     left: int = BEGIN
     """Steps with drafts until it is asked whether to rest."""
     span: int = FIRST
+    kept: int = 0
+    """Steps with drafts since plain ones were seen."""
 
 
 class Asking:
@@ -135,12 +139,21 @@ class Asking:
             return
         size.left = self._tries
         speed = size.asked.rate / size.plain.rate if len(size.asked.seen) >= TRIES else 1.0
-        if self._share is not None:
-            self._rest = self._dear(size, speed, self._share) if speed < 1 else 0
+        if self._share is not None and speed < 1:
+            self._rest = self._dear(size, speed, self._share)
+        elif self._share is not None:
+            self._look_again(size)
         elif speed < WORTH:
             self._rest, size.span = size.span, min(2 * size.span, LAST)
         else:
             size.span = FIRST
+
+    def _look_again(self, size: _Size) -> None:
+        """Drafts pay; what plain steps take is seen anew now and then, as texts grow and others come."""
+        size.kept += self._tries
+        if size.kept >= KEPT:
+            size.kept = 0
+            size.plain.seen.clear()
 
     def _dear(self, size: _Size, speed: float, share: float) -> int:
         """Steps of a rest that make up for the next tries, as slow as the last ones."""

@@ -26,12 +26,13 @@ from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.proposals import Floats
 from glimpse.pacing.worth import token_prices
 
-RENEWED = 8
+RENEWED = 16
 """Steps that draft, after which rules and way are looked at anew; sooner where rows come or go."""
 TRIES, SHARE = 6, 0.01
 """Steps of a try, the first of which has no drafts yet; what tries may cost of the time."""
 HOPE, SHUT = 0.8, 64
-"""Speed over plain decoding, by prices, below which drafting is not tried; plain steps until prices are asked again."""
+"""Speed over plain decoding, of blocks of the usual worth by prices, below which drafting is not tried; plain steps
+until prices are asked again."""
 
 
 class AheadBlocks:
@@ -98,11 +99,11 @@ class AheadBlocks:
     def _renew(self, view: RowView) -> None:
         lengths = view.column(view.rows.committed_len)
         way, plain = self._ways.choose(view.slots, lengths), self._ways.plain_rate(lengths)
-        rate = self._ways.rate(way, view.slots, lengths)
-        hopeless = self.asking is not None and rate < HOPE * plain
+        hopeless = self.asking is not None and self._ways.hope(lengths) < HOPE * plain
         self._way, self._slots, self._left = None if hopeless else way, view.slots, SHUT if hopeless else RENEWED
         if not hopeless:
-            self._send(view, max(rate, plain) * token_prices(self._costs, lengths))
+            rate = max(plain, self._ways.rate(way, view.slots, lengths))
+            self._send(view, rate * token_prices(self._costs, lengths))
 
     def _send(self, view: RowView, floors: Floats) -> None:
         """Rules for these rows, by the least chance that is worth a token of each."""
