@@ -80,8 +80,8 @@ class BlockWays:
         }[mode]  # fmt: skip
         self._reach: dict[int, Floats] = {}
         """By slot, [size]: the chance that so many of a block are accepted, averaged over its blocks."""
-        self._guess: Floats = (FIRST_GUESS / (1 + FIRST_GUESS)) ** np.arange(1, size + 1)
-        self._usual = self._guess
+        self._guess = np.asarray((FIRST_GUESS / (1 + FIRST_GUESS)) ** np.arange(1, size + 1), np.float64)
+        self._usual: Floats = self._guess
         """Of rows whose blocks are not known yet."""
         self._way = self._ways[-1 if mode == "sequential" else 0]
         self._rows = 0

@@ -70,9 +70,10 @@ class AheadBlocks:
         return BlockMove(0, ((0,),) * len(view), 1) if self._made else Move(0, verifies=True, drafted=way.length)
 
     def leave(self, slot: int) -> None:
-        """Forgets a row."""
+        """Forgets a row; whoever is next in its slot needs a rule."""
         self._ways.leave(slot)
         self._rules.pop(slot, None)
+        self._slots = ()
 
     def heard(self, view: RowView, tokens: Tensor, chances: Tensor) -> None:
         """The blocks [rows, size] that go on from what these rows have committed, with the chances of their tokens."""
