@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from glimpse.engine.device.asking import BEGIN, FIRST, KEPT, KNOWN, LAST, TRIES, Asking
+from glimpse.engine.device.asking import BEGIN, FIRST, KNOWN, LAST, TRIES, Asking
 
 ROWS = (0, 1)
 
@@ -98,42 +98,3 @@ def test_a_drafter_that_raises_leaves_the_books_right():
     assert found.startswith("a" * (BEGIN - 1) + ".")
     assert {tokens for tokens, _ in size.plain.seen} == {2}
     assert {tokens for tokens, _ in size.asked.seen} == {4}
-
-
-def lasting(**seconds):
-    device = Device(**seconds)
-    device.asking = Asking(tries=6, share=0.01)
-    return device
-
-
-@pytest.mark.parametrize("drafted", [2.1, 3.0, 6.0])
-def test_tries_that_do_not_pay_cost_a_share_of_the_time(drafted):
-    """Steps that write twice as much and take longer than two plain ones."""
-    device = lasting(drafted=drafted)
-    device.steps(BEGIN + KNOWN + 1)
-    found = device.steps(20_000)
-    lost = found.count("a") * (drafted - 2) / 20_000
-    assert 0 < lost <= 0.012
-
-
-def test_rows_that_come_and_go_do_not_end_a_lasting_rest():
-    device = lasting(drafted=3.0)
-    device.steps(BEGIN + KNOWN + 20)
-    assert device.asking.resting
-    assert device.steps(4, (0, 2)) == "...."
-    assert device.steps(4, tuple(range(8))) == "aaaa", "a batch of another size is another question"
-
-
-def test_drafts_that_pay_hardly_are_asked_for_and_a_step_may_be_plain_unasked():
-    device = lasting(drafted=1.99)
-    assert device.steps(200).endswith("a" * 180)
-    device.asking.skip()
-    assert not device.asking.asked
-
-
-def test_plain_steps_that_became_faster_are_noticed():
-    device = lasting(drafted=1.5)
-    assert device.steps(100).endswith("a" * 80)
-    device.seconds[False] = 0.5
-    device.steps(2 * KEPT)
-    assert device.steps(100).count("a") < 20

@@ -8,7 +8,6 @@ the next, and while drafts bring less, the batch steps plainly for a while and t
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from statistics import fmean, median
@@ -20,10 +19,6 @@ WORTH = 0.97
 """Speed of asking over not asking, below which it rests: drafts come and go, and asking is how they are found."""
 FIRST, LAST = 8, 64
 """Plain steps of a rest: doubled as long as asking is not worth it."""
-EVER = 4096
-"""Plain steps of a rest that is as long as tries are dear, at most."""
-KEPT = 240
-"""Steps with drafts that pay until plain ones are looked at again, where tries have a share of the time."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
@@ -43,7 +38,7 @@ class _Steps:
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Of one."""
         return median(seconds for _, seconds in self.seen)
 
 
@@ -56,22 +51,17 @@ class _Size:
     left: int = BEGIN
     """Steps with drafts until it is asked whether to rest."""
     span: int = FIRST
-    kept: int = 0
-    """Steps with drafts since plain ones were seen."""
+
+    @property
+    def known(self) -> bool:
+        """Whether both kinds of step have been seen."""
+        return len(self.plain.seen) >= KNOWN and len(self.asked.seen) >= TRIES
 
 
 class Asking:
-    """When to ask the host for drafts, and when to rest.
+    """When to ask the host for drafts, and when to rest."""
 
-    Or when to draft on the device, where that takes a step whatever comes of it: what goes by between two steps is
-    measured, so the same rule holds. Then the rests are as long as the tries are dear.
-    """
-
-    def __init__(self, *, tries: int = TRIES, share: float | None = None) -> None:
-        """`tries`: steps with drafts between two rests. `share`: what tries that do not pay may cost of the time, as
-        long as the batch is of one size, whoever comes and goes; None: rests are doubled up to `LAST` steps, and new
-        rows end them."""
-        self._tries, self._share = tries, share
+    def __init__(self) -> None:
         self._sizes: defaultdict[int, _Size] = defaultdict(_Size)
         self._rest, self._rows = 0, tuple[int, ...]()
         self.asked = False
@@ -89,10 +79,9 @@ class Asking:
 
     def asks(self, rows: tuple[int, ...]) -> bool:
         """Whether the step that is launched now for these rows should have drafts."""
-        size = self._size(len(rows))
         if rows != self._rows:
-            goes_on = self._share is not None and size is self._size(len(self._rows))
-            self._rest, self._rows = self._rest * goes_on, rows
+            self._rest, self._rows = 0, rows
+        size = self._size(len(rows))
         if not self._rest and size.left <= 0:
             self._decide(size)
         self.asked = self._rest <= 0
@@ -101,7 +90,7 @@ class Asking:
         return self.asked
 
     def skip(self) -> None:
-        """The step that is launched now is plain whatever `asks` would say."""
+        """The step that is launched now is plain, whatever `asks` would say."""
         self.asked = False
 
     def interrupted(self) -> None:
@@ -115,8 +104,7 @@ class Asking:
     def speed(self, rows: int) -> float | None:
         """Speed of steps with drafts over plain ones, where both have been seen."""
         size = self._size(rows)
-        known = len(size.plain.seen) >= KNOWN and len(size.asked.seen) >= TRIES
-        return size.asked.rate / size.plain.rate if known else None
+        return size.asked.rate / size.plain.rate if size.known else None
 
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
@@ -137,25 +125,8 @@ class Asking:
         if len(size.plain.seen) < KNOWN:
             self._rest = KNOWN + 1  # the first one waits
             return
-        size.left = self._tries
-        speed = size.asked.rate / size.plain.rate if len(size.asked.seen) >= TRIES else 1.0
-        if self._share is not None and speed < 1:
-            self._rest = self._dear(size, speed, self._share)
-        elif self._share is not None:
-            self._look_again(size)
-        elif speed < WORTH:
+        size.left = TRIES
+        if len(size.asked.seen) >= TRIES and size.asked.rate < WORTH * size.plain.rate:
             self._rest, size.span = size.span, min(2 * size.span, LAST)
         else:
             size.span = FIRST
-
-    def _look_again(self, size: _Size) -> None:
-        """Drafts pay; what plain steps take is seen anew now and then, as texts grow and others come."""
-        size.kept += self._tries
-        if size.kept >= KEPT:
-            size.kept = 0
-            size.plain.seen.clear()
-
-    def _dear(self, size: _Size, speed: float, share: float) -> int:
-        """Steps of a rest that make up for the next tries, as slow as the last ones."""
-        lost = self._tries * size.asked.seconds * (1 - speed)
-        return min(max(FIRST, math.ceil(lost / (share * size.plain.seconds))), EVER)

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.block.drafter import FLOOR
-from glimpse.engine.device.asking import Asking
 from glimpse.engine.device.block_launch import BlockMove
 from glimpse.engine.device.block_state import BlockState
+from glimpse.engine.device.lasting import LastingAsking
 from glimpse.engine.device.pace import Move
 from glimpse.engine.parts import Parts
 from glimpse.pacing.block_rule import CutRule, chain_of
@@ -42,7 +42,7 @@ class AheadBlocks:
         """`queries(k)`: tokens a row of a step launched for drafts of k; `mode`: one of `riding.MODES`. In the paper's
         two ways rows draft whatever it costs."""
         self._blocks, self._costs = blocks, parts.costs
-        self.asking = Asking(tries=TRIES, share=SHARE) if mode == "auto" else None
+        self.asking = LastingAsking(TRIES, SHARE) if mode == "auto" else None
         """What says whether rows draft."""
         self._pacer = cast(MarginalPacer, parts.pacer)
         self._ways = BlockWays(parts.costs, blocks.head.size, blocks.ahead, blocks.most, queries, mode)
