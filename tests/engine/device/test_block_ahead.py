@@ -8,6 +8,7 @@ import pytest
 from engine.device.blocks import following, knowing, told, unlike
 from engine.device.engines import greedy, ids_of, on_device, prompts_of
 from engine.device.test_device_blocks import SIZE, adapter, few_processors, jobs, llm, no_page_lost, options
+from glimpse.engine.device.asking import KNOWN
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_launch import BlockMove
 from glimpse.pacing.block_rule import CutRule
@@ -134,9 +135,10 @@ def test_where_drafting_does_not_pay_steps_are_plain_and_a_step_ahead(llm, adapt
     device._engine._asking._size(1).left = 3
     (prompt,) = prompts_of(llm, 6)
     assert ids_of(device.generate([prompt], greedy(16))) == ids_of(llm.generate([prompt], greedy(16)))
-    assert dear.moves[:3] == [True] * 3
-    assert len(dear.moves) > 9
-    assert not any(dear.moves[3:])
+    tries = [*[True] * 3, *[False] * (KNOWN + 1), *[True] * 2]
+    assert dear.moves[:9] == tries
+    assert len(dear.moves) > 12
+    assert not any(dear.moves[9:])
     assert device._engine._asking.resting
 
 
