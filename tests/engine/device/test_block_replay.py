@@ -1,4 +1,4 @@
-"""What pacing blocks ahead of the host yields on made-up devices: hardly less than plain decoding, more where it can."""
+"""What pacing blocks ahead of the host yields on made-up devices: no loss to plain decoding, and more where it may."""
 
 from __future__ import annotations
 
