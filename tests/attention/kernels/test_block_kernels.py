@@ -43,9 +43,11 @@ def test_blocks_stay_where_there_is_room_and_confidence(floor, kept):
     logits, sample = picked(top_k)
     tokens = torch.full((4, WIDTH), -1)
     rows = Standing(ints(COUNTS), ints(LENGTHS), ints(LIMITS), tokens, ints([9] * 4), top_k)
-    leave(sample, logits, rows, GROUPS, SIZE, out=torch.empty(0), ahead=SIZE, floor=floor)
+    out = torch.zeros(4, 2 * SIZE, dtype=torch.int32)
+    leave(sample, logits, rows, GROUPS, SIZE, out=out, ahead=SIZE, floor=floor)
     assert rows.drafted.tolist() == kept
     picks = sample.picks.tokens.view(4, SIZE).tolist()
+    assert out[:, :SIZE].tolist() == picks, "the host may be told"
     for row, length in enumerate(LENGTHS):
         made = 0 < COUNTS[row] <= GROUPS
         assert tokens[row, length : length + SIZE].tolist() == (picks[row] if made else [-1] * SIZE)
