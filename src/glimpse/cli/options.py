@@ -91,7 +91,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "The file of drafter block, or for auto to choose it too; glimpse train block makes it.",
+            "The file of drafter block, or for auto to choose it too; glimpse train block makes it. Demo: the demo "
+            "model's own, which block has there by default.",
             "--adapter",
         ),
     ] = None
