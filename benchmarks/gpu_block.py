@@ -114,7 +114,7 @@ def train(llm: LLM, name: str, options: argparse.Namespace, seconds: float) -> l
 
     def hear(point: Point) -> None:
         print(f"{name}: {point.step} steps, loss {point.loss:.3f}, held out {point.held_loss:.3f}, "
-              f"accepted {point.accepted:.2f}", flush=True)  # fmt: skip
+              f"accepted {point.accepted:.2f}, {dict(point.accepted_by_text)}", flush=True)  # fmt: skip
 
     trainer = Trainer(checkpoint, corpus, recipe, adapter_of(name, options))
     return trainer.reliability() if trainer.run(hear, every=250, seconds=seconds) else None

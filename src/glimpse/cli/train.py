@@ -154,9 +154,10 @@ def _begun(recipe: Recipe, every: int) -> str:
 
 
 def _line(point: Point, steps: int) -> str:
+    apart = ", ".join(f"{name} {accepted:.2f}" for name, accepted in point.accepted_by_text.items())
     return (
         f"step {point.step} of {steps}: loss {point.loss:.3f}, held out {point.held_loss:.3f}; "
-        f"{point.accepted:.2f} drafts accepted of held-out text; {point.seconds:.0f} s"
+        f"{point.accepted:.2f} drafts accepted of held-out text ({apart}); {point.seconds:.0f} s"
     )
 
 

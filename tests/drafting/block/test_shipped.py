@@ -67,7 +67,7 @@ def test_a_model_that_has_one_needs_no_name_for_it(tiny, tmp_path, monkeypatch):
 def test_demo_is_the_name_of_one(tiny, drafter):
     """Another model is told that it is not its own."""
     refuse_unused(EngineOptions(drafter, adapter="demo"))
-    with pytest.raises(ModelError, match="made for Smollm2 135M .* train an adapter for it with glimpse train block"):
+    with pytest.raises(ModelError, match=r"made for Smollm2 135M .* train an adapter for it with glimpse train block"):
         tiny.variant(drafter=drafter, pacer=None, adapter="demo")
 
 
