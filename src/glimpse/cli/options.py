@@ -91,8 +91,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "The file of drafter block, or for auto to choose it too, made by glimpse train block; demo: the one of the "
-            "demo model, which block takes there by itself.",
+            "The file of drafter block, or for auto to choose it too, made by glimpse train block; demo: the demo "
+            "model's, which block takes there by itself.",
             "--adapter",
         ),
     ] = None

@@ -34,7 +34,7 @@ class Corpus:
     def looked_at(self, most: int) -> list[tuple[str, Tensor]]:
         """At most `most` of those held out, [1, length], spread evenly, with their files."""
         every = -(-len(self.held) // most)
-        return list(zip(self.names[::every], self.held[::every].split(1), strict=True))
+        return list(zip(self.names[::every], torch.split(self.held[::every], 1), strict=True))
 
     @property
     def digest(self) -> str:
