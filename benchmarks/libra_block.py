@@ -123,7 +123,7 @@ SUITE = Suite(
         "surfaces": {"one group": [*GPU, CPU], "all groups": GPU, "one group, mapped": [*GPU, CPU]},
         "requests": 6,
     },
-    quick={"drafts": None, "surfaces": dict.fromkeys(KINDS, [CPU]), "requests": 1},
+    quick={"drafts": None, "surfaces": {kind: [CPU] for kind in KINDS}, "requests": 1},
     body=body,
 )
 
