@@ -34,7 +34,8 @@ from glimpse.bench.results import Table, Target
 from glimpse.bench.runner import Bench, Findings, Suite, main
 from glimpse.bench.stats import bootstrap, distinct_share
 from glimpse.bench.texts import digest
-from glimpse.drafting.block.adapter import BlockConfig, load_whole, write_adapter
+from glimpse.drafting.block.adapter import config_of, load_whole, write_adapter
+from glimpse.drafting.block.shipped import DEMO
 from glimpse.errors import GlimpseError
 from glimpse.training.texts import HELD_EVERY
 
@@ -82,9 +83,9 @@ def held_out(folder: Path, name: str, length: int, prompt: int, count: int) -> l
 
 def uncalibrated(adapter: Path, folder: Path) -> Path:
     """The same adapter, its calibrator adding nothing."""
-    facts, tensors = load_whole(adapter, "adapter")
+    _, tensors = load_whole(adapter, "adapter")
     tensors["calibrator.out"] = torch.zeros_like(tensors["calibrator.out"])
-    write_adapter(folder / "uncalibrated.safetensors", BlockConfig(**facts["config"]), tensors)
+    write_adapter(folder / "uncalibrated.safetensors", config_of(adapter), tensors)
     return folder / "uncalibrated.safetensors"
 
 
@@ -113,7 +114,7 @@ def measured(
 
 
 def counted(text: Recorded) -> str:
-    """ "rounds/verified tokens" of a text's blocks."""
+    """Rounds of a text and verified tokens of its blocks, as "31/128"."""
     rounds = rounds_of(text.starts)
     return f"{len(rounds)}/{sum(verified for verified, _ in rounds)}"
 
@@ -206,8 +207,7 @@ def missing(path: Path, name: str) -> list[tuple[str, list[int]]]:
 
 
 def body(bench: Bench, files: Files) -> Findings:
-    settings, (facts, _) = bench.settings, load_whole(files.adapter, "adapter")
-    config = BlockConfig(**facts["config"])
+    settings, config = bench.settings, config_of(files.adapter)
     modes: dict[str, dict[str, list[dict]]] = {mode: {} for mode in LAWS}
     for name, prompts in prompts_of(bench, files, int(config.recipe["length"])):
         for mode, sets in modes.items():
@@ -252,6 +252,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--questions", type=Path, required=True)
     parser.add_argument("--texts", type=Path, required=True)
-    parser.add_argument("--adapter", type=Path, required=True)
+    parser.add_argument("--adapter", type=Path, default=DEMO)
     known, rest = parser.parse_known_args()
     sys.exit(main(suite(Files(known.questions, known.texts, known.adapter)), ROOT, rest))

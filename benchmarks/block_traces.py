@@ -29,19 +29,19 @@ from glimpse.sampling.noise import Role
 from glimpse.sampling.pipeline import Sampler
 
 
-class _Listening(Sampler):
-    """The engine's sampler, whose last laws can be asked for."""
+class _Listening:
+    """The engine's sampler as far as `BlockDraws` knows it; what it drew from last is kept."""
 
     def __init__(self, sampler: Sampler) -> None:
-        self.__dict__ = sampler.__dict__.copy()
+        self.seeds_of, self._laws = sampler.seeds_of, sampler.laws
 
     def laws(self, logits: Tensor, nodes: Nodes) -> Laws:
-        self.heard = logits, nodes, super().laws(logits, nodes)
-        return self.heard[2]
+        self._heard = logits, nodes, self._laws(logits, nodes)
+        return self._heard[2]
 
     def margins(self) -> Tensor:
         """[nodes]: by how much the runner-up lay behind each token that was last drawn."""
-        logits, nodes, laws = self.heard
+        logits, nodes, laws = self._heard
         _, scores = leading(laws, logits, self.seeds_of(nodes), nodes.position, Role.TARGET, 0, 2)
         return (scores[:, 0] - scores[:, 1]).clamp_max(FARTHEST)
 

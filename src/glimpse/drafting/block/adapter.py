@@ -23,7 +23,7 @@ NEEDED = "needs an adapter: give the file that glimpse train block made"
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 """What tensors may be stored as."""
 _ENTRY = "glimpse"
-Read = TypeVar("Read")
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def load_whole(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Tensor]
     return _opened(path, what, lambda file: {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
 
-def _opened(path: Path, what: str, read: Callable[[Any], Read]) -> tuple[dict[str, Any], Read]:
+def _opened(path: Path, what: str, read: Callable[[Any], _Read]) -> tuple[dict[str, Any], _Read]:
     """Facts, and what `read` makes of the open file."""
     check_there(path, what)
     try:
