@@ -4,7 +4,7 @@ The blocks that `benchmarks.block_acceptance` kept (its result file must be ther
 code, priced by measured step-time surfaces: no clock is read. A block costs the masks of *one group*, as if the drafter
 had known where the round would end, or of *all groups*, one wherever a round may end ("parallel"); a mask costs as much
 as a verified token in the tuned layers. *Mapped*: with the chances of a map that was fitted to every second text, from
-the margin, the probability of the token and its place. All are replayed on the other texts, of 100 to 1,100 tokens, at
+the margin, the probability of the token and its place. All are replayed on the other texts, of 50 to 900 tokens, at
 the prices of the surfaces' longer ones. Intervals are bootstrapped over texts.
 """
 
