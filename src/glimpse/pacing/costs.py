@@ -80,6 +80,10 @@ ON_GPU = Shares(0.004, 0.012, 0.5, 0.012)
 """By the H200's figures (docs/performance-gpu.md). Rather too cheap: what is thought dear is never tried."""
 
 
+BELIEVED = 0.1
+"""Share of what is predicted that each step of a kind may say it is dearer."""
+
+
 @dataclass(slots=True)
 class _Kind:
     """The last steps of one kind."""
@@ -201,6 +205,16 @@ class StepCosts:
         """
         measured, count = self.measured(load), self.seen(load)
         return None if measured is None else (measured - self.seconds(load)) * count / (count + 1)
+
+    def missed(self, load: StepLoad) -> float | None:
+        """As `off`, but at what those steps carried themselves, and one of them is believed by at most a tenth of what
+        was predicted, two by two: where few ran, a slow one keeps nobody from trying again."""
+        kind = self._kinds.get(load.kind)
+        if kind is None:
+            return None
+        (own, measured), count = kind.point, len(kind.seconds)
+        predicted = float(own @ self.coefficients)
+        return min((measured - predicted) * count / (count + 1), BELIEVED * count * predicted)
 
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""
