@@ -22,9 +22,10 @@ from glimpse.engine.device.settle import Launched
 WORTH = 0.97
 """Speed of asking over not asking, below which it rests: drafts come and go, and asking is how they are found."""
 FIRST, LAST = 4, 64
-"""Plain steps of a rest: doubled as long as asking is not worth it, up to where asking in between takes `SHARE`."""
-SHARE = 0.01
-"""Of the time that asking may take where it brings nothing (DESIGN section 5)."""
+"""Plain steps of a rest. It is doubled as long as asking is not worth it."""
+MOST_SHARE, SHARE = 0.05, 0.01
+"""Of the time that asking takes between the first rests of a text and between the longest, where it brings nothing: the
+dearer a step with drafts, the longer they are."""
 HOPED = 2.0
 """Times the tokens of a plain step that one more step with drafts is thought to bring, until enough are seen."""
 DOUBTS = 2
@@ -76,6 +77,7 @@ class _Size:
     left: int = BEGIN
     """Steps with drafts until it is asked whether to rest."""
     span: int = FIRST
+    """Plain steps of the next rest, if asking is as dear as then."""
 
     def begin(self) -> None:
         """Other texts are written now: what steps take is known still, but not what drafts bring."""
@@ -87,11 +89,13 @@ class _Size:
         """Whether both kinds of step have been seen."""
         return len(self.plain.times) >= KNOWN and len(self.asked.tokens) >= TRIES
 
-    @property
-    def longest(self) -> int:
-        """Plain steps of a rest, at most."""
-        extra = self.asked.seconds / self.plain.seconds - 1
-        return max(FIRST, min(LAST, int(TRIES * extra / SHARE)))
+    def rest(self) -> int:
+        """Plain steps until it asks again: twice as many as the last time."""
+        extra = TRIES * max(0.0, self.asked.seconds / self.plain.seconds - 1)
+        least, most = (max(FIRST, min(LAST, int(extra / share))) for share in (MOST_SHARE, SHARE))
+        found = min(max(self.span, least), most)
+        self.span = 2 * found
+        return found
 
 
 class Asking:
@@ -161,6 +165,6 @@ class Asking:
             return
         size.left = TRIES
         if size.known and size.asked.hope(fmean(size.plain.tokens)) < WORTH * size.plain.rate:
-            self._rest, size.span = min(size.span, size.longest), min(2 * size.span, LAST)
+            self._rest = size.rest()
         else:
             size.span = FIRST
