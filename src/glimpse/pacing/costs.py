@@ -151,6 +151,8 @@ class StepCosts:
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._fit: np.ndarray | None = self._start
+        self._scale = 1.0
+        """Of the steps seen, over what was predicted before any."""
         self._since = 0
         """Steps seen since the fit."""
         self._running: deque[float] = deque(maxlen=self.RUNNING)
@@ -166,6 +168,12 @@ class StepCosts:
         if self._fit is None:
             self._fit, self._since = self._solve(), 0
         return self._fit
+
+    @property
+    def foretold(self) -> np.ndarray:
+        """[9] as `coefficients`: what the fit leans on, at this machine's speed."""
+        self.coefficients  # noqa: B018  a fit that is due
+        return self._start * self._scale
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learns from one step."""
@@ -236,7 +244,8 @@ class StepCosts:
         apart = np.abs(np.log2(_rows_of(loads) / max(self._running)))
         counts = np.array([len(kind.seconds) for kind in self._kinds.values()]) * self._near**apart
         scales = 1 / (errors @ self._start)
-        start = self._start * np.median(scales if self._near == 1 else scales[apart <= apart.min() + 1])
+        self._scale = float(np.median(scales if self._near == 1 else scales[apart <= apart.min() + 1]))
+        start = self._start * self._scale
         lean = self._lean / start**2
         moment = errors.T * counts @ errors + np.diag(lean)
         return _least_squares(moment, counts @ errors + lean * start)

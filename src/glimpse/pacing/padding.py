@@ -11,12 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
 from glimpse.pacing.proposals import Floats, Ints
+
+_TOKEN = FEATURES.index("full_tokens")
 
 
 class Padding:
-    """Prices what steps run with, in sizes; measured by the steps of each size that ran."""
+    """Prices what steps run with, in sizes: as the steps of each size took that ran, between those that ran by a line,
+    and beyond the largest by the line's slope or by what bytes foretell, whichever is less."""
 
     def __init__(self, costs: StepCosts, padded: Callable[[int], int]) -> None:
         """`padded(n)`: with how many query tokens a step of n runs."""
@@ -29,10 +32,13 @@ class Padding:
         rows = plain.full_tokens
         run = self._run(rows + nodes)[rows:]
         sizes = np.unique(run[1:])
-        found = [(size, off) for size in sizes.tolist() if (off := self._missed(plain, size)) is not None]
-        more = float(self._costs.marginal(full_tokens=1)) * (run - rows - np.arange(nodes + 1))
+        found = {size: off for size in sizes.tolist() if (off := self._missed(plain, size)) is not None}
+        token, foretold = (float(seconds[_TOKEN]) for seconds in (self._costs.coefficients, self._costs.foretold))
+        more = token * (run - rows - np.arange(nodes + 1))
         if found:
-            more = more + np.interp(run, *zip(*found, strict=True))
+            more = more + np.interp(run, list(found), list(found.values()))
+            # Where nothing was measured, what is thought dear is never tried.
+            more = more - max(0.0, token - foretold) * np.maximum(0, run - max(found))
         more[0] = 0.0
         return np.asarray(more)
 

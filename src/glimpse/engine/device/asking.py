@@ -19,7 +19,7 @@ from statistics import fmean, median, variance
 from glimpse.engine.device.mail import Mark
 from glimpse.engine.device.settle import Launched
 
-WORTH = 0.97
+WORTH = 0.95
 """Speed of asking over not asking, below which it rests: drafts come and go, and asking is how they are found."""
 FIRST, LAST = 4, 64
 """Plain steps of a rest. It is doubled as long as asking is not worth it."""
