@@ -32,7 +32,7 @@ def test_plain_steps_take_what_they_take(repeats):
     count = Engine("none", CHEAP).answer(repeats[0])
     assert count.tokens == count.steps == len(repeats[0].ids) - repeats[0].prompt - 1
     assert count.rate * CHEAP.plain == pytest.approx(1.0, rel=0.01)
-    assert (count.nodes, count.rested, count.captures) == (0, 0, 0)
+    assert (count.nodes, count.rested) == (0, 0)
 
 
 def test_drafts_pay_where_nodes_are_cheap_and_steps_run_padded(repeats):

@@ -20,10 +20,10 @@ PRIOR = 2.0
 """Nodes, right as often as their source says, that every cell begins with and never forgets."""
 SUREST = 0.98
 """No node is surer than this, so that a child is always worth less than its parent."""
-LEAST = 0.02
-"""No node is less sure than this. Recycled logits that called a token impossible elsewhere (0.0003 and less) were right of
-684 such nodes 0.012 times each, n-grams more often: too little for a CPU, where a node costs 0.03 of a step and more, but
-several times what it costs where steps wait for memory."""
+LEAST = 0.018
+"""No source is taken to say less of a node. What recycled logits called less than 0.01 likely elsewhere was right 0.018
+times, of 2,222 such nodes whose parent was right (replayed, docs/performance.md), n-grams more often: too little for a CPU,
+where a node costs 0.03 of a step and more, but several times its price where steps wait for memory."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -128,7 +128,7 @@ def _trusted(sources: Ints, depths: Ints, said: Floats, right: Floats, told: Flo
         source, depth, sure = _cell(sources[node], depths[node], said[node])
         together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
         ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
-        found[node] = max(min(said[node] * ratio, SUREST), LEAST)
+        found[node] = min(max(said[node], LEAST) * ratio, SUREST)
 
 
 @compiled
@@ -147,7 +147,7 @@ def _judge(
                 faded[cell] = True
                 right[cell] *= DECAY
                 told[cell] *= DECAY
-            told[cell] += said[node]
+            told[cell] += max(said[node], LEAST)
             if tokens[node] == token:
                 right[cell] += 1
                 after = node

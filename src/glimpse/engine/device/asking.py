@@ -6,8 +6,8 @@ takes half a millisecond that is more than most drafts bring. Both are measured,
 the next, and while drafts bring less, the batch steps plainly for a while and then asks again.
 
 What a few steps brought says little: a text that yields 1.8 tokens a step has yielded 1 in each of the first four often
-enough. So drafts are given the benefit of the doubt, by the error of their mean and, while few steps were seen, by one
-step that they are thought to bring twice as much in; what a step takes is known sooner. A new text begins anew.
+enough. So drafts are given the benefit of the doubt: by twice the error of their mean and, while few steps were seen, by
+one step more in which they are thought to have brought much. What a step takes is known sooner. A new text begins anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST, LAST = 4, 64
 MOST_SHARE, SHARE = 0.05, 0.01
 """Of the time that asking takes between the first rests of a text and between the longest, where it brings nothing: the
 dearer a step with drafts, the longer they are."""
-HOPED = 2.0
+HOPED = 3.0
 """Times the tokens of a plain step that one more step with drafts is thought to bring, until enough are seen."""
 DOUBTS = 2
 """Errors of their mean by which drafts may bring more than was seen of them."""
