@@ -1,18 +1,22 @@
 """How many nodes a GPU's engine verifies: its own pacing, padding and resting, replayed on answers written before.
 
-    python -m benchmarks.tree_replay ANSWERS [--device h200-8b] [--explain]
+    python -m benchmarks.tree_replay ANSWERS [--device h200-8b]
 
-No forward and no GPU. Drafters, pacers, shapes of steps (`Covering`) and rests (`Asking`) are the engine's own, one row;
-costs begin as the engine makes them, and the pacer is told what the engine would tell it: steps of the tokens they ran
-with, timed by the device, captures left out. The clock also has what the device waits for the host. One engine answers
-all questions after one another, first the greedy ones: what it learned of steps stays. Logits are known of the answer's
-own tokens only, so drafters that recycle those of rejected nodes do better in truth.
+No forward and no GPU. Drafters, pacers, shapes of steps (`Covering`) and rests (`Asking`) are the engine's own, one
+row; costs begin as the engine makes them, and the pacer is told what the engine would tell it: steps of the tokens they ran
+with, timed by the device, captures left out. The clock also has what the device waits for the host. As in
+`gpu_retrieval`, an engine is asked four questions, one of each set, greedily and then sampled, each mode once before it
+counts: what it learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such
+groups. Logits are known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in
+truth.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +52,7 @@ ARMS = {
     "auto": ("auto", "auto", 64),
 }
 """Drafter, pacer and the most nodes of each; those of `fixed` are told theirs."""
+MODES = ("greedy", "sampled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,16 @@ class Count:
     seconds: float = 0.0
     """Captures left out."""
 
+    def __add__(self, other: Count) -> Count:
+        return Count(*(getattr(self, name) + getattr(other, name) for name in Count.__slots__))
+
+    def __str__(self) -> str:
+        steps = max(1, self.steps - self.rested)
+        each = f"tokens a step {self.tokens / self.steps:.2f}, nodes {self.nodes / self.steps:.1f}"
+        return (
+            f"{each}, rested {self.rested / self.steps:.2f}, ran with {self.ran / steps:.1f}, captures {self.captures}"
+        )
+
     @property
     def rate(self) -> float:
         """Tokens a second."""
@@ -119,7 +134,11 @@ class Engine:
         context = PaceContext(self.costs, asked, not offered.needs_forward, RecallBudget().positions,
                               can_draft=offered.drafts, trees=True, padded=ran_with)  # fmt: skip
         self.pacer: Any = PACERS.get(paced_by).build(context)
-        drafting = DraftContext(PagePool(CacheShape(1, 1, 2), 4, 16, torch.float32), RecallBudget(), nodes=max(1, min(self.pacer.most, MOST)))
+        drafting = DraftContext(
+            PagePool(CacheShape(1, 1, 2), 4, 16, torch.float32),
+            RecallBudget(),
+            nodes=max(1, min(self.pacer.most, MOST)),
+        )
         self.drafter: Any = AutoDrafter(makers(), None, MOST) if name == "auto" else offered.build(drafting)
         if name == "auto":
             self.drafter.on_graphs, self.drafter.mixes = True, False
@@ -141,13 +160,13 @@ class Engine:
         if self._asking:
             self._asking.interrupted()
         while int(rows.committed_len[0]) < len(answer.ids):
-            self._step(view, answer, count)
+            count += self._step(view, answer)
         self.drafter.retire(view)
         self.pacer.retire(view)
         count.seconds = self._now - begun
         return count
 
-    def _step(self, view: RowView, answer: Answer, count: Count) -> None:
+    def _step(self, view: RowView, answer: Answer) -> Count:
         rows, length = view.rows, int(view.rows.committed_len[0])
         asked = self._asking is None or self._asking.asks((self._number,))
         rows.draft_len[0] = 0
@@ -164,7 +183,7 @@ class Engine:
         outcome = Replay._outcome(self, answer, length, drafted, path)  # type: ignore[arg-type]
         timed = self._device.seconds(tokens) * self._noise.lognormvariate(0, 0.01)
         # Where nothing waits, a plain step is launched while the one before runs.
-        self._now += timed + (self._device.host if asked and self._asking is not None or drafted else 0.0)
+        self._now += timed + (self._device.host if (asked and self._asking is not None) or drafted else 0.0)
         loaded = tokens if drafted else 1
         load = StepLoad(full_tokens=loaded, full_kv=length + drafted, pairs=(1 + drafted) * length)
         if not fresh:
@@ -174,10 +193,7 @@ class Engine:
         self.drafter.absorb(view, [outcome])
         if self._asking:
             self._asking.learn(_launched(self._now, fresh, asked, len(outcome.tokens)))
-        count.tokens, count.steps, count.nodes = (
-            count.tokens + len(outcome.tokens), count.steps + 1, count.nodes + drafted)  # fmt: skip
-        count.captures += fresh
-        count.rested, count.ran = count.rested + (not asked), count.ran + (tokens if asked else 0)
+        return Count(len(outcome.tokens), 1, drafted, not asked, tokens if asked else 0, fresh)
 
     def _shape(self, drafted: int) -> tuple[int, bool]:
         """As `TreeLauncher`, of one row."""
@@ -202,24 +218,25 @@ def _launched(now: float, fresh: bool, asked: bool, tokens: int) -> Any:
     )  # fmt: skip
 
 
-def answers_of(folder: Path, mode: str, tokens: int) -> list[Answer]:
-    """Sets in turn."""
-    found = [Answer.read(path) for path in folder.glob(f"*-{mode}.npz")]
-    found = [replace(answer, ids=answer.ids[: answer.prompt + tokens]) for answer in found]
-    return sorted(found, key=lambda answer: (answer.name.split("-")[1], answer.set))
+def groups(folder: Path, tokens: int) -> list[list[list[Answer]]]:
+    """Of each group the greedy and the sampled answers, sets in turn, cut to so many tokens."""
+    modes = []
+    for mode in MODES:
+        sets = defaultdict[str, list[Answer]](list)
+        for path in sorted(folder.glob(f"*-{mode}.npz")):
+            answer = Answer.read(path)
+            sets[answer.set].append(replace(answer, ids=answer.ids[: answer.prompt + tokens]))
+        modes.append([list(group) for group in zip(*(sets[name] for name in sorted(sets)), strict=False)])
+    return [list(both) for both in zip(*modes, strict=False)]
 
 
-def run(arm: str, device: Device, modes: Sequence[list[Answer]], warm: int) -> list[Count]:
-    """Of each mode, all answers together; the first `warm` of a mode are answered once before, and not counted."""
+def run(arm: str, device: Device, modes: Sequence[list[Answer]]) -> list[Count]:
+    """What one engine did in each mode; each is answered once before."""
     engine, found = Engine(arm, device), []
     for answers in modes:
-        for answer in answers[:warm]:
-            engine.answer(answer)
-        total = Count()
         for answer in answers:
-            own = engine.answer(answer)
-            total = Count(*(getattr(total, name) + getattr(own, name) for name in Count.__slots__))
-        found.append(total)
+            engine.answer(answer)
+        found.append(sum(map(engine.answer, answers), Count()))
     return found
 
 
@@ -230,18 +247,15 @@ def main() -> None:
     parser.add_argument("--device", default="h200-8b", choices=DEVICES)
     parser.add_argument("--arms", default=";".join(ARMS), help="separated by ;")
     parser.add_argument("--tokens", type=int, default=96, help="of each answer")
-    parser.add_argument("--every", type=int, default=1, help="only every so many answers")
-    parser.add_argument("--warm", type=int, default=4)
     options = parser.parse_args()
-    names = ("greedy", "sampled")
-    modes = [answers_of(options.answers, name, options.tokens)[:: options.every] for name in names]
+    time.perf_counter = time.thread_time  # what a busy machine makes others wait for is nobody's cost
+    device, made = DEVICES[options.device], groups(options.answers, options.tokens)
     for arm in options.arms.split(";"):
-        for name, count in zip(names, run(arm, DEVICES[options.device], modes, options.warm), strict=True):
-            plain = DEVICES[options.device].plain * count.rate
-            print(f"{options.device} {name:8} {arm:13} times plain {plain:.2f}, tokens a step "
-                  f"{count.tokens / count.steps:.2f}, nodes {count.nodes / count.steps:.1f}, rested "
-                  f"{count.rested / count.steps:.2f}, ran with {count.ran / max(1, count.steps - count.rested):.1f}, captures {count.captures}",
-                  flush=True)  # fmt: skip
+        runs = [run(arm, device, modes) for modes in made]
+        for mode, own in zip(MODES, zip(*runs, strict=True), strict=True):
+            count = sum(own, Count())
+            speed = device.plain * count.rate
+            print(f"{options.device} {mode:8} {arm:13} times plain {speed:.3f}, {count}", flush=True)
 
 
 if __name__ == "__main__":

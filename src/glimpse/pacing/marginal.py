@@ -22,8 +22,8 @@ from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.padding import Padding
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
+from glimpse.pacing.padding import Padding
 from glimpse.pacing.proposals import Floats, Proposal, Trust, rehearse
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import token_prices, worthwhile

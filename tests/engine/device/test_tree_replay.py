@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-pytest.importorskip("triton", reason="the shapes of a GPU's steps stand beside its kernels")
-
-from benchmarks.tree_replay import ARMS, Count, Device, Engine, run
-from glimpse.engine.device.asking import KNOWN
+from benchmarks.tree_replay import Device, Engine, groups, run
 from tests.bench.test_retrieval_pricing import write
+
+from glimpse.engine.device.asking import KNOWN
 
 CHEAP = Device(1e-3, 1.1e-3, 0.002e-3, 0.05e-3, 16_000_000_000, 131_072)
 DEAR = Device(1e-3, 4e-3, 1e-3, 1e-3, 16_000_000_000, 131_072)
@@ -52,8 +50,14 @@ def test_it_rests_where_drafts_are_dear_and_not_where_they_pay(arm, repeats, not
     assert rested <= KNOWN + 1, "plain steps are timed once"
 
 
-def test_answers_that_warm_up_are_not_counted(repeats):
-    assert set(ARMS) >= {"none", "racer", "63 nodes"}
-    (total,) = run("racer", CHEAP, [repeats], warm=2)
-    assert isinstance(total, Count)
-    assert total.tokens == sum(len(answer.ids) - answer.prompt - 1 for answer in repeats)
+def test_a_group_has_an_answer_of_each_set_in_both_modes(tmp_path, repeats):
+    for name in ("a-0", "a-1", "b-0"):
+        for mode in ("greedy", "sampled"):
+            write(tmp_path, f"{name}-{mode}", 9)
+            held = dict(np.load(tmp_path / f"{name}-{mode}.npz"))
+            np.savez(tmp_path / f"{name}-{mode}.npz", **held | {"name": name[0]})
+    (both,) = groups(tmp_path, 30)
+    assert [[answer.set for answer in mode] for mode in both] == [["a", "b"]] * 2
+    greedy, sampled = run("racer", CHEAP, both)
+    assert greedy.tokens == sampled.tokens == 2 * 29, "what came first does not count"
+    assert "tokens a step" in str(greedy + sampled)
