@@ -3,8 +3,8 @@
     python -m benchmarks.tree_replay ANSWERS [--device h200-8b]
 
 No forward and no GPU. Drafters, pacers, shapes of steps (`Covering`) and rests (`Asking`) are the engine's own, one
-row; costs begin as the engine makes them, and the pacer is told what the engine would tell it: steps of the tokens they ran
-with, timed by the device, captures left out. The clock also has what the device waits for the host. As in
+row; costs begin as the engine makes them, and the pacer is told what the engine would tell it: steps of the tokens they
+ran with, timed by the device, captures left out. The clock also has what the device waits for the host. As in
 `gpu_retrieval`, an engine is asked four questions, one of each set, greedily and then sampled, each mode once before it
 counts: what it learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such
 groups. Logits are known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in

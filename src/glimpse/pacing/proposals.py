@@ -21,9 +21,9 @@ PRIOR = 2.0
 SUREST = 0.98
 """No node is surer than this, so that a child is always worth less than its parent."""
 LEAST = 0.018
-"""No source is taken to say less of a node. What recycled logits called less than 0.01 likely elsewhere was right 0.018
-times, of 2,222 such nodes whose parent was right (replayed, docs/performance.md), n-grams more often: too little for a CPU,
-where a node costs 0.03 of a step and more, but several times its price where steps wait for memory."""
+"""No source is taken to say less of a node. Of 2,222 nodes that recycled logits called less likely than 0.01, 0.018 were
+right where their parents were (replayed, docs/performance.md), of n-grams more: too few for a CPU, where a node costs
+0.03 of a step and more, but several times its price where steps wait for memory."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -76,7 +76,7 @@ def test_drafts_are_asked_for_again_once_they_pay():
 
 
 def test_a_few_steps_that_brought_nothing_are_no_reason_to_rest():
-    """A row whose drafts bring 1 token in three steps of four and 5 in the fourth, at 1.3 plain steps each: 1.5 times."""
+    """Drafts that bring a row 1 token in three steps of four and 5 in the fourth, at 1.3 plain steps each."""
     device = Device(drafted=1.3, tokens=1)
     device.tokens[False] = 1
     found = ""

@@ -5,9 +5,10 @@ launched while the one before still runs. So drafting costs the host's time besi
 takes half a millisecond that is more than most drafts bring. Both are measured, from the end of one step to the end of
 the next, and while drafts bring less, the batch steps plainly for a while and then asks again.
 
-What a few steps brought says little: a text that yields 1.8 tokens a step has yielded 1 in each of the first four often
-enough. So drafts are given the benefit of the doubt: by twice the error of their mean and, while few steps were seen, by
-one step more in which they are thought to have brought much. What a step takes is known sooner. A new text begins anew.
+What a few steps brought says little: a text that yields 1.8 tokens a step has yielded 1 in each of the first four
+often enough. So drafts are given the benefit of the doubt: by twice the error of their mean and, while few steps were
+seen, by one step more in which they are thought to have brought much. What a step takes is known sooner. A new text
+begins anew.
 """
 
 from __future__ import annotations
