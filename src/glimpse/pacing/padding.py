@@ -1,8 +1,8 @@
 """What verifications cost beyond a straight line where steps are made for few sizes: a GPU's, as graphs.
 
-A tree of 17 nodes may run as one of 23, and pays for 23: up to there nodes are free. And any verification is dearer than
-a plain step by its tiles, and by being launched alone, while the next nodes cost next to nothing: on a line through
-plain steps and small trees, each node seems to cost what the first one does, and large trees are not tried.
+A tree of 17 nodes may run as one of 23, and pays for 23: up to there nodes are free. Any verification is dearer than a
+plain step by its tiles, and by being launched alone, while the next nodes cost next to nothing: on a line through
+plain steps and small trees, each node seems to cost what the first one does, and large trees stay untried.
 """
 
 from __future__ import annotations

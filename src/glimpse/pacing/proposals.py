@@ -21,9 +21,9 @@ PRIOR = 2.0
 SUREST = 0.98
 """No node is surer than this, so that a child is always worth less than its parent."""
 LEAST = 0.018
-"""No source is taken to say less of a node. Of 2,222 nodes that recycled logits called less likely than 0.01, 0.018 were
-right where their parents were (replayed, docs/performance.md), of n-grams more: too few for a CPU, where a node costs
-0.03 of a step and more, but several times its price where steps wait for memory."""
+"""What a node counts as that its source says less of. Of 2,222 nodes that recycled logits called less likely than 0.01,
+0.018 were right where their parents were (replayed, docs/performance.md), of n-grams more: too few for a CPU, where a
+node costs 0.03 of a step and more, but several times its price where steps wait for memory."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -147,7 +147,7 @@ def _judge(
                 faded[cell] = True
                 right[cell] *= DECAY
                 told[cell] *= DECAY
-            told[cell] += max(said[node], LEAST)
+            told[cell] += said[node]
             if tokens[node] == token:
                 right[cell] += 1
                 after = node
