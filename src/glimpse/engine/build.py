@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +16,7 @@ from glimpse.drafting.block.adapter import check_there
 from glimpse.drafting.block.shipped import adapter_file, shipped_for
 from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
+from glimpse.engine.device.covering import node_bucket
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
@@ -157,7 +159,9 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     """What an engine over what is loaded is composed of. Raises as `build_engine`."""
     offered, rule = _compatible(options)
     costs, vocab, tokenizer = _costs_of(loaded), loaded.checkpoint.spec.vocab_size, loaded.checkpoint.tokenizer
-    pacer = _pacer_of(options, offered, rule, costs, tokenizer)
+    trees = offered.gives_tree and options.exact != "bitwise"
+    padded = node_bucket if trees and loaded.pool.device.type == "cuda" else None
+    pacer = _pacer_of(options, offered, rule, costs, tokenizer, padded)
     sampler = Sampler(loaded.slots, vocab, tokens=tokenizer.vocab_size, grammars=loaded.grammars)
     drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer.most))
     pacer.attach(drafter)
@@ -201,7 +205,10 @@ def _costs_of(loaded: Loaded) -> StepCosts:
     return StepCosts(weights, position, start=loaded.step_costs, shares=shares)
 
 
-def _pacer_of(options: EngineOptions, offered: Any, rule: Acceptance, costs: StepCosts, tokenizer: Tokenizer) -> Pacer:
+def _pacer_of(
+    options: EngineOptions, offered: Any, rule: Acceptance, costs: StepCosts, tokenizer: Tokenizer,
+    padded: Callable[[int], int] | None,
+) -> Pacer:  # fmt: skip
     """The pacer asked for, with one for branches around it where spines have any."""
     pace = PaceContext(
         costs=costs,
@@ -211,6 +218,7 @@ def _pacer_of(options: EngineOptions, offered: Any, rule: Acceptance, costs: Ste
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
         trees=offered.gives_tree,
+        padded=padded,
         may_drop=not (rule.needs_law and offered.has_law),
         same_noise=rule.draft_role is Role.TARGET,
         ends=lambda: sentence_ends(tokenizer),
