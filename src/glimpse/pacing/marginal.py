@@ -43,6 +43,7 @@ class MarginalPacer(Pacer):
 
     name = "marginal"
     foretells = False
+    cuts = True
     DEFAULT_MOST = 64
 
     def __init__(self, context: PaceContext) -> None:
@@ -96,6 +97,14 @@ class MarginalPacer(Pacer):
     def adopt(self, slot: int, trust: Trust) -> None:
         """Trusts a row's nodes by what was learned elsewhere, and goes on learning there."""
         self._states[slot].trust = trust
+
+    def expect(self, slot: int, proposal: Proposal) -> None:
+        """A row's next draft was made elsewhere; it is judged when the text is known."""
+        self._states[slot].proposal = proposal
+
+    def trust_of(self, slot: int) -> Trust:
+        """What was learned of a row's nodes."""
+        return self._states[slot].trust
 
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""

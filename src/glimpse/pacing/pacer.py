@@ -112,6 +112,9 @@ class Pacer(Protocol):
     rolls_back: bool = False
     """Of a `ChainPacer`: it gives back tokens of self-drafted chains (`trim`)."""
 
+    cuts: bool = False
+    """A `MarginalPacer`, whose word on blocks can be foretold (`block_rule`): a GPU cuts them where they are made."""
+
     in_step: InStep | None = None
     """What says when a GPU's batch drafts for itself instead of asking the host, and paces it then."""
 

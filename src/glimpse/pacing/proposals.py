@@ -12,7 +12,7 @@ from glimpse.drafting.compiled import compiled
 
 SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
-_SURENESS = (0.15, 0.4, 0.7)
+SURENESS = (0.15, 0.4, 0.7)
 """Bounds of the probabilities that are looked at apart: who is often right may be wrong whenever it is sure."""
 DECAY = 0.95
 """Weight of the past, per round in which a cell was judged."""
@@ -97,7 +97,7 @@ class Trust:
     """
 
     def __init__(self) -> None:
-        shape = (SOURCES, DEPTHS, len(_SURENESS) + 1)
+        shape = (SOURCES, DEPTHS, len(SURENESS) + 1)
         self._right, self._said = np.zeros(shape), np.zeros(shape)
 
     def chances(self, proposal: Proposal) -> Floats:
@@ -105,6 +105,12 @@ class Trust:
         found = np.empty(len(proposal.said))
         _trusted(proposal.source, proposal.depth, proposal.said, self._right, self._said, found)
         return found
+
+    def ratios(self, source: int) -> Floats:
+        """[DEPTHS, len(SURENESS) + 1]: what `chances` multiplies the word of a source by."""
+        right, said = self._right[source], self._said[source]
+        together = (right.sum(1, keepdims=True) + PRIOR) / (said.sum(1, keepdims=True) + PRIOR)
+        return np.asarray((right + PRIOR * together) / (said + PRIOR))
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
         """Judges the children of the last committed token and of every node that the text ran through."""
@@ -116,7 +122,7 @@ class Trust:
 def _cell(source: int, depth: int, said: float) -> tuple[int, int, int]:
     """Where a node counts."""
     sure = 0
-    while sure < len(_SURENESS) and _SURENESS[sure] < said:
+    while sure < len(SURENESS) and SURENESS[sure] < said:
         sure += 1
     return min(source, SOURCES - 1), min(depth, DEPTHS) - 1, sure
 

@@ -132,6 +132,10 @@ class Asking:
         size.left -= self.asked
         return self.asked
 
+    def skip(self) -> None:
+        """The step that is launched now is plain, whatever `asks` would say."""
+        self.asked = False
+
     def interrupted(self) -> None:
         """The device has done something else: the next step's time says nothing."""
         self._end = None

@@ -54,14 +54,14 @@ class BlockLauncher:
         self._works: Kept[Shape, BlockWork] = Kept(WORKS, lambda key: BlockWork(core, blocks, *key), self._drop)
 
     def run(self, move: BlockMove, rows: int, queries: int, graphs: Graphs) -> tuple[Ran, BlockShape]:
-        """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made to a host that paces.
+        """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made where it is told.
 
         `rows` and `queries`: what a graph is made for, at least those of the move.
         """
         self._graphs = graphs
         key = self._key(move, rows, queries)
         ran = graphs.run(("block", *key), self._works.get(key).verify)
-        if not self._blocks.ahead:
+        if self._blocks.told:
             self._blocks.send(len(move.riding))
         _, queries, groups = key
         return ran, BlockShape(queries, groups, groups * self._blocks.head.size)
