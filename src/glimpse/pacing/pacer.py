@@ -77,6 +77,8 @@ class PaceContext:
     """The drafter hangs branches on chains that it needs forwards for (a `SpineDrafter`)."""
     trees: bool = False
     """Drafts may branch."""
+    padded: Callable[[int], int] | None = None
+    """With how many query tokens a verification of so many runs, where steps are made for few sizes (a GPU's trees)."""
     may_drop: bool = True
     """Drafted tokens may be dropped for what they turned out to be. False: the acceptance rule is exact only if all
     that was drawn is verified (DESIGN, "No anticipation")."""

@@ -190,7 +190,7 @@ class DeviceEngine:
             self._late += self._land(0)
             if self._seats.taken:
                 self._turns.change(self._seats.taken)
-        if self._asking and self._flying and not self._own and not self._asking.rests(self._slots):
+        if self._asking and self._flying and not self._own and not self._asking.rests(self._numbers):
             self._late += self._land(0)
         if not self._seats.taken:
             return False
@@ -217,11 +217,16 @@ class DeviceEngine:
     def _slots(self) -> tuple[int, ...]:
         return tuple(seat.slot for seat in self._seats.taken)
 
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        """Of the running requests."""
+        return tuple(seat.request.arrival for seat in self._seats.taken)
+
     def _next_move(self) -> AnyMove:
         plain = self._settler.doubtful or (self._turns is not None and self._turns.ending)
         if self._host_drafts is None or self._own:
             return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
-        if self._asking is None or self._asking.asks(self._slots):
+        if self._asking is None or self._asking.asks(self._numbers):
             return self._host_drafts.next(self._seats.taken, plain=plain)
         return self._host_drafts.skip(self._seats.taken)
 

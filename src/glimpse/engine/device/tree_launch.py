@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.covering import Covering
+from glimpse.engine.device.covering import Covering, node_bucket
 from glimpse.engine.device.graphs import Graphs, Ran
 from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.tree_state import TreeState
@@ -74,12 +74,3 @@ class TreeLauncher:
         self._shapes.drop(key)
         if self._graphs is not None:
             self._graphs.drop(("tree", *key))
-
-
-def node_bucket(tokens: int) -> int:
-    """The number of tokens that a step of `tokens` is made for: 1, 2, 4, 8, 16, then two sizes an octave.
-
-    At most a third is padding, which is free until products are bound by arithmetic.
-    """
-    grain = 1 << max(0, (tokens - 1).bit_length() - (2 if tokens > 16 else 0))
-    return -(-tokens // grain) * grain
