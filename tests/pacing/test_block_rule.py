@@ -9,7 +9,7 @@ from glimpse.pacing.block_rule import CutRule, chain_of
 from glimpse.pacing.proposals import Trust
 from glimpse.pacing.worth import worthwhile
 
-SAID = np.array([0.9, 0.5, 0.3, 0.95, 0.1, 0.8])
+SAID = np.array([0.9, 0.5, 0.3, 0.95, 0.001, 0.8])
 
 
 def taught(rounds=30):

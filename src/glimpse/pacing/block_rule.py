@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glimpse.pacing.proposals import DEPTHS, SURENESS, SUREST, Floats, Proposal, Trust
+from glimpse.pacing.proposals import DEPTHS, LEAST, SURENESS, SUREST, Floats, Proposal, Trust
 
 NUMBERS = 1 + DEPTHS * (len(SURENESS) + 1)
 """How many numbers a rule is."""
@@ -35,7 +35,7 @@ class CutRule:
         """How many tokens are kept of a chain with these confidences [n]; the definition of what the device does."""
         depth = np.minimum(np.arange(len(said)), DEPTHS - 1)
         sure = (said[:, None] > np.array(SURENESS)).sum(1)
-        reach = np.cumprod(np.minimum(said * self.ratios[depth, sure], SUREST))
+        reach = np.cumprod(np.minimum(np.maximum(said, LEAST) * self.ratios[depth, sure], SUREST))
         return int((reach >= self.floor).sum())
 
     @property

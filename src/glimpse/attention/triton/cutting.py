@@ -16,6 +16,7 @@ def _cut_kernel(
     rules: tl.tensor,
     bounds: tl.tensor,
     drafted: tl.tensor,
+    least: tl.tensor,
     surest: tl.tensor,
     SIZE: tl.constexpr,
     DEPTHS: tl.constexpr,
@@ -31,19 +32,20 @@ def _cut_kernel(
         for index in range(BOUNDS):
             sure += (said > tl.load(bounds + index)).to(tl.int32)
         ratio = tl.load(own + 1 + tl.minimum(place, DEPTHS - 1) * (BOUNDS + 1) + sure)
-        reach *= tl.minimum(said * ratio, surest)
+        reach *= tl.minimum(tl.maximum(said, least) * ratio, surest)
         count += (reach >= floor).to(tl.int32)
     tl.store(drafted + row, tl.minimum(tl.load(drafted + row), count))
 
 
-def cut(block: Tensor, rules: Tensor, bounds: Tensor, drafted: Tensor, depths: int, surest: float) -> None:
+def cut(block: Tensor, rules: Tensor, bounds: Tensor, drafted: Tensor, depths: int, sure: tuple[float, float]) -> None:
     """Lowers `drafted` [B] int32 to what each row's rule keeps of its block.
 
     `block` [B, 2 * size] int32 as `leave` writes it: tokens, then the bits of their confidences. `rules`
     [B, 1 + depths * (n + 1)] float32: the least chance that the text runs through a token, then what confidences are
     worth over what they say, by depth (of `depths`; those deeper count with the last) and by sureness, the number of
-    the `bounds` [n] float32 that a confidence exceeds. No token is surer than `surest`. All contiguous.
+    the `bounds` [n] float32 that a confidence exceeds. No confidence counts as less than the first of `sure`, no chance
+    as more than the second. All contiguous.
     """
     _cut_kernel[(len(drafted),)](
-        block, rules, bounds, drafted, surest, SIZE=block.shape[1] // 2, DEPTHS=depths, BOUNDS=len(bounds), num_warps=1
+        block, rules, bounds, drafted, *sure, SIZE=block.shape[1] // 2, DEPTHS=depths, BOUNDS=len(bounds), num_warps=1
     )  # fmt: skip

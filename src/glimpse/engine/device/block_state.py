@@ -20,7 +20,7 @@ from glimpse.engine.device.mail import Mail, upload
 from glimpse.engine.device.state import DeviceRows
 from glimpse.errors import ArgumentError
 from glimpse.pacing.block_rule import NUMBERS, CutRule
-from glimpse.pacing.proposals import DEPTHS, SURENESS, SUREST
+from glimpse.pacing.proposals import DEPTHS, LEAST, SURENESS, SUREST
 
 
 class BlockState:
@@ -66,7 +66,7 @@ class BlockState:
         )  # fmt: skip
         if self.cuts:
             count = len(rows.counts)
-            cut(self._block[:count], self._rules[:count], self._bounds, rows.drafted, DEPTHS, SUREST)
+            cut(self._block[:count], self._rules[:count], self._bounds, rows.drafted, DEPTHS, (LEAST, SUREST))
 
     def rule(self, rules: Sequence[CutRule]) -> None:
         """From the next step on blocks of the first rows are cut so."""
