@@ -2,13 +2,13 @@
 
     python -m benchmarks.tree_replay ANSWERS [--device h200-8b]
 
-No forward and no GPU. Drafters, pacers, shapes of steps (`Covering`) and rests (`Asking`) are the engine's own, one
-row; costs begin as the engine makes them, and the pacer is told what the engine would tell it: steps of the tokens they
-ran with, timed by the device, captures left out. The clock also has what the device waits for the host. As in
-`gpu_retrieval`, an engine is asked four questions, one of each set, greedily and then sampled, each mode once before it
-counts: what it learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such
-groups. Logits are known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in
-truth.
+No forward and no GPU. Drafters, pacers, sizes of steps (`node_bucket`) and rests (`Asking`) are the engine's own, one
+row; each size is captured when it is first wanted. Costs begin as the engine makes them, and the pacer is told what the
+engine would tell it: steps of the tokens they ran with, timed by the device, captures left out. The clock also has what
+the device waits for the host. As in `gpu_retrieval`, an engine is asked four questions, one of each set, greedily and
+then sampled, each mode once before it counts: what it learned of steps stays. There are as many engines as ANSWERS
+(written by `retrieval_answers`) has such groups. Logits are known of the answer's own tokens only, so drafters that
+recycle those of rejected nodes do better in truth.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from glimpse.drafting import DRAFTERS
 from glimpse.drafting.auto import AutoDrafter, makers
 from glimpse.drafting.drafter import DraftContext
 from glimpse.engine.device.asking import Asking
-from glimpse.engine.device.covering import Covering, node_bucket
-from glimpse.engine.device.tree_launch import WIDTHS
+from glimpse.engine.device.covering import node_bucket
 from glimpse.pacing import PACERS
 from glimpse.pacing.costs import ON_GPU, StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, PaceContext
@@ -144,7 +143,7 @@ class Engine:
             self.drafter.on_graphs, self.drafter.mixes = True, False
         self.pacer.attach(self.drafter)
         self._asking = Asking() if not self.pacer.foretells and name != "none" else None
-        self._shapes, self._captured = Covering(), set[tuple[int, int, int]]()
+        self._captured = set[int]()
         self._now, self._number = 0.0, 0
 
     def answer(self, answer: Answer) -> Count:
@@ -178,7 +177,9 @@ class Engine:
                     rows.put_draft(0, draft.tokens, draft.parents, draft.confidence, draft.source)
                 rows.draft_len[0] = min(self.pacer.trim(view)[0], MOST - 1)
         drafted = int(rows.draft_len[0])
-        tokens, fresh = self._shape(drafted) if asked else (1, False)
+        tokens = ran_with(1 + drafted)
+        fresh = tokens not in self._captured
+        self._captured.add(tokens)
         path = Replay._path(rows, answer.ids[length:], drafted)
         outcome = Replay._outcome(self, answer, length, drafted, path)  # type: ignore[arg-type]
         timed = self._device.seconds(tokens) * self._noise.lognormvariate(0, 0.01)
@@ -194,16 +195,6 @@ class Engine:
         if self._asking:
             self._asking.learn(_launched(self._now, fresh, asked, len(outcome.tokens)))
         return Count(len(outcome.tokens), 1, drafted, not asked, tokens if asked else 0, fresh)
-
-    def _shape(self, drafted: int) -> tuple[int, bool]:
-        """As `TreeLauncher`, of one row."""
-        queries = next(width for width in WIDTHS if width > drafted)
-        tokens = ran_with(drafted + 1)
-        ample = min(1 << (tokens - 1).bit_length(), MOST)
-        key = self._shapes.choose((1, tokens, queries), (1, ample, queries))
-        fresh = key not in self._captured
-        self._captured.add(key)
-        return key[1], fresh
 
 
 def ran_with(tokens: int) -> int:

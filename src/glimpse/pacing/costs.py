@@ -172,7 +172,7 @@ class StepCosts:
     @property
     def foretold(self) -> np.ndarray:
         """[9] as `coefficients`: what the fit leans on, at this machine's speed."""
-        self.coefficients  # noqa: B018  a fit that is due
+        _ = self.coefficients  # a fit may be due, which finds the scale
         return self._start * self._scale
 
     def observe(self, load: StepLoad, seconds: float) -> None:
@@ -215,8 +215,8 @@ class StepCosts:
         return None if measured is None else (measured - self.seconds(load)) * count / (count + 1)
 
     def missed(self, load: StepLoad) -> float | None:
-        """As `off`, but at what those steps carried themselves, and one of them is believed by at most a tenth of what
-        was predicted, two by two: where few ran, a slow one keeps nobody from trying again."""
+        """As `off`, but at what those steps carried themselves, and dearer by no more than `BELIEVED` for each of them:
+        where few ran, a slow one keeps nobody from trying again."""
         kind = self._kinds.get(load.kind)
         if kind is None:
             return None
