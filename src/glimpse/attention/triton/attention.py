@@ -139,6 +139,11 @@ class Paged:
         items = int(config.waves * processors(device) / (self.shape.kv_heads * self.tiles))
         return Splits.empty(rows, items, config.block, device)
 
+    @property
+    def cut(self) -> tuple[int, int]:
+        """Queries of a row, and tiles: numbers of a launch, for no width should compile kernels anew."""
+        return self.queries, self.tiles
+
     def plan(self, lengths: Tensor) -> None:
         """Shares out rows of `lengths` [rows] int32, the rows' own tokens counted in; 0: idle."""
         self.splits.update(lengths)
@@ -192,12 +197,12 @@ class Paged:
             self.splits.work, self.part_out, self.part_lse,
             None if importance is None else importance.scores,
             None if importance is None else importance.reference,
-            weights, self.splits.items, q.stride(0), keys.stride(0), table.stride(0),
+            weights, self.splits.items, *self.cut, q.stride(0), keys.stride(0), table.stride(0),
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
             BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, RAGGED=ragged is not None,
             TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
-            PRODUCT=self.folded >= PRODUCT_FROM,
+            M=self.folded, PRODUCT=self.folded >= PRODUCT_FROM,
             num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 
@@ -205,16 +210,15 @@ class Paged:
         firsts, owners = (None, None) if ragged is None else (ragged.firsts, ragged.owners)
         join_kernel[(len(out), self.shape.heads)](
             self.part_out, self.part_lse, self.splits.first, counts, firsts, owners, out,
-            None if importance is None else importance.reference_out,
-            PAD=padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None, RAGGED=ragged is not None,
-            REFERENCE=importance is not None,
+            None if importance is None else importance.reference_out, *self.cut, self.folded,
+            PAD=1 if importance is None else padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None,
+            RAGGED=ragged is not None, REFERENCE=importance is not None,
             num_warps=4 if self.chunk > 16 else 2, **self._sizes(),
         )  # fmt: skip
 
     def _sizes(self) -> dict[str, int | bool]:
         shape = self.shape
         return {
-            "KV_HEADS": shape.kv_heads, "GROUP": shape.group, "QUERIES": self.queries, "EACH": self.counted,
-            "TILES": self.tiles, "M": self.folded, "DIM": shape.head_dim, "DIM_PAD": padded(shape.head_dim, 16),
-            **launch_options(self.config.linked),
+            "KV_HEADS": shape.kv_heads, "GROUP": shape.group, "DIM": shape.head_dim,
+            "DIM_PAD": padded(shape.head_dim, 16), **launch_options(self.config.linked),
         }  # fmt: skip

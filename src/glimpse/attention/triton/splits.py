@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import LANES, padded
 
 
 @triton.jit
@@ -99,5 +99,6 @@ class Splits:
         """Splits rows of `lengths` [rows] int32 anew; 0 gives no piece."""
         _split_kernel[(self.rows + 1,)](
             lengths, self.work, self.first, self.rows, self.items,
-            UNIT=self.unit, SHARE=self.share, ROWS=padded(self.rows, 2), ITEMS=padded(self.items, 2), num_warps=1,
+            UNIT=self.unit, SHARE=self.share, ROWS=padded(self.rows, LANES), ITEMS=padded(self.items, 2 * LANES),
+            num_warps=1,
         )  # fmt: skip

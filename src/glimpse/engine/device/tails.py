@@ -16,6 +16,7 @@ from torch import Tensor
 from glimpse.attention.triton.attention import Importance
 from glimpse.attention.triton.mixed import MixedFed, Want, feed_mixed
 from glimpse.attention.triton.ragged import Ragged
+from glimpse.attention.triton.sizes import parted
 from glimpse.cache.prefix import TAIL
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.forward import Mix
@@ -44,8 +45,7 @@ class TailReader:
         rows, device = core.rows, core.decoder.device
         self._core, self._graphs = core, graphs
         self._wants = torch.full((rows.size,), int(Want.ADD), dtype=torch.int32, device=device)
-        self._given = torch.zeros(3, rows.size, dtype=torch.int32, device=device)
-        self._reads, self._length, self._more = self._given.unbind()
+        self._reads, self._length, self._more = parted(3, rows.size, torch.int32, device, torch.zeros)
         self._paged = core.paged(rows.size, LONGEST)
         self._last = core.paged(rows.size, QUERIES) if core.drafts else None
         self._hidden = torch.empty(MOST, core.decoder.spec.hidden_size, dtype=core.decoder.dtype, device=device)
@@ -59,9 +59,11 @@ class TailReader:
         [sum of counts, hidden] after the final norm, row after row, until it reads again.
         """
         own, tokens = slice(first, first + len(counts)), sum(counts)
-        given = torch.zeros_like(self._given, device="cpu")
+        given = torch.zeros(3, len(self._reads), dtype=torch.int32)
         given[0, own], given[1, own], given[2, own] = 1, torch.tensor(starts) + 1, torch.tensor(counts) - 1
-        self._given.copy_(upload(given, self._given.device))
+        sent = upload(given, self._reads.device)
+        for held, new in zip((self._reads, self._length, self._more), sent, strict=True):
+            held.copy_(new)
         self._graphs.run(("tails", bucket(tokens)), partial(self._run, bucket(tokens)))
         return self._hidden[:tokens]
 
