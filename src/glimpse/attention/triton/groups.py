@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape, Paged
 from glimpse.attention.triton.join import LOG2E, join
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import padded, stepped
 from glimpse.errors import ArgumentError
 
 MASKS = 64
@@ -125,7 +125,7 @@ class Grouped:
         """
         _plan_kernel[(len(fed),)](
             fed, counts, length, self._lengths, self._seen, self.positions, self._groups, SIZE=self._size,
-            PAD=padded(self._groups * self._size, 2), BITS=MASKS, num_warps=1,
+            PAD=stepped(self._groups * self._size), BITS=MASKS, num_warps=1,
         )  # fmt: skip
         self._paged.plan(self._lengths)
 

@@ -95,7 +95,7 @@ def _store_importance(
         tl.store(to, sums.to(to.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
+@triton.jit(do_not_specialize=["items", "queries", "tiles", "table_stride", "importance_stride"])
 def paged_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -121,6 +121,7 @@ def paged_kernel(
     scale: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
+    SINGLE: tl.constexpr,
     M: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PAD: tl.constexpr,
@@ -138,18 +139,24 @@ def paged_kernel(
     EACH: tl.constexpr = M // GROUP
     await_previous(LINKED)
     release(LINKED)
-    tile, head, item = tl.program_id(0) % tiles, tl.program_id(0) // tiles, tl.program_id(1)
+    tile, head, item = 0, tl.program_id(0), tl.program_id(1)
+    if not SINGLE:
+        tile, head = head % tiles, head // tiles
     row = tl.load(work + item)
     if row < 0:
         return
     begin, end = tl.load(work + items + item), tl.load(work + 2 * items + item)
     length = tl.load(lengths + row)
-    count = queries
+    count = 1
+    if not SINGLE:
+        count = queries
     if COUNTS:
         count = tl.load(counts + row)
     if tile * EACH >= count:
         return
-    first = row * queries
+    first = row
+    if not SINGLE:
+        first = row * queries
     if RAGGED:
         first = tl.load(firsts + row)
     base = length - count

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.ragged import Ragged
-from glimpse.attention.triton.sizes import padded, parted
+from glimpse.attention.triton.sizes import padded, parted, stepped
 
 
 @triton.jit
@@ -263,6 +263,6 @@ def commit(
         tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, verdict.counts, verdict.committed,
         scored, known, fed.counts, entropies, verdict.judged, verdict.broken,
         None if ragged is None else ragged.firsts, queries, tokens.stride(0), verdict.committed.stride(0),
-        PAD=padded(queries, 2), COUNTED=fed.counts is not None, RAGGED=ragged is not None, num_warps=1,
+        PAD=stepped(queries), COUNTED=fed.counts is not None, RAGGED=ragged is not None, num_warps=1,
     )  # fmt: skip
     return scored, known

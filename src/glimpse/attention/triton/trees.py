@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.rows import Fed, Verdict
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import padded, stepped
 
 QUERIES = 64
 """The most query tokens of a row."""
@@ -64,7 +64,7 @@ def branch(fed: Fed, ragged: Ragged, parents: Tensor, queries: int) -> Tensor:
     seen = torch.empty(rows, queries, dtype=torch.int64, device=parents.device)
     _branch_kernel[(rows,)](
         parents, fed.counts, ragged.firsts, fed.positions, seen, queries, parents.stride(0),
-        PAD=padded(queries, 2), num_warps=1,
+        PAD=stepped(queries), num_warps=1,
     )  # fmt: skip
     return seen
 
@@ -143,7 +143,7 @@ def commit_tree(
     _commit_kernel[(parents.shape[0],)](
         tokens, fed.ids, parents, picks, entropies, fed.counts, ragged.firsts, length, drafted, active, limit,
         verdict.counts, verdict.committed, verdict.judged, verdict.broken, paths, queries, tokens.stride(0),
-        verdict.committed.stride(0), parents.stride(0), paths.stride(0), PAD=padded(queries, 2),
+        verdict.committed.stride(0), parents.stride(0), paths.stride(0), PAD=stepped(queries),
         num_warps=1,
     )  # fmt: skip
 

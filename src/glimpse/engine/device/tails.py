@@ -7,7 +7,7 @@ verify, as a graph; a verification it is, but for the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -19,8 +19,9 @@ from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.sizes import parted
 from glimpse.cache.prefix import TAIL
 from glimpse.engine.device.core import Core
+from glimpse.engine.device.covering import Shape
 from glimpse.engine.device.forward import Mix
-from glimpse.engine.device.graphs import Graphs
+from glimpse.engine.device.graphs import Graphs, Step
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.prefill import QUERIES
 from glimpse.engine.memory import PAGE_SIZE
@@ -64,8 +65,18 @@ class TailReader:
         sent = upload(given, self._reads.device)
         for held, new in zip((self._reads, self._length, self._more), sent, strict=True):
             held.copy_(new)
-        self._graphs.run(("tails", bucket(tokens)), partial(self._run, bucket(tokens)))
+        size = (bucket(tokens),)
+        self._graphs.run(*self._step(self._graphs.covering.choose("tails", size, size)))
         return self._hidden[:tokens]
+
+    def ready(self) -> Iterator[Step]:
+        """The forwards of all sizes, the largest first; to be captured only."""
+        for size in reversed(SIZES):
+            self._reads.zero_()  # what was read last must not be read again: its pages may be another's
+            yield self._step((size,))
+
+    def _step(self, shape: Shape) -> Step:
+        return ("tails", shape), partial(self._run, shape[0])
 
     def _run(self, tokens: int) -> None:
         """Device code; may be run over and over for the same rows."""
