@@ -11,7 +11,7 @@ from glimpse.attention.triton.join import LOG2E, join_kernel
 from glimpse.attention.triton.linked import launch_options
 from glimpse.attention.triton.paged import paged_kernel
 from glimpse.attention.triton.ragged import Ragged
-from glimpse.attention.triton.sizes import links, padded, processors, stepped
+from glimpse.attention.triton.sizes import links, padded, processors
 from glimpse.attention.triton.splits import Splits
 from glimpse.errors import ArgumentError
 
@@ -19,8 +19,8 @@ TREE = 16
 """Queries a row from which a tree is meant."""
 JOINED = 8
 """Pieces of one length that a joining program reads at once."""
-CHUNKS = (2, 8, 32, 64)
-"""The same where they have any length, by how many a row usually has."""
+MANY = 64
+"""The same where they have any length and a row usually has more than `JOINED`. Two sizes: each is a kernel."""
 PRODUCT_FROM = 64
 """Folded rows from which the importance is summed by a matrix product: below, adding up is faster."""
 
@@ -130,7 +130,8 @@ class Paged:
         self.part_lse = torch.empty(parts, dtype=torch.float32, device=device)
         self.part_out = torch.empty(*parts, shape.head_dim, dtype=torch.float32, device=device)
         # A joining program reads a row's usual pieces at once, as long as they fit into its registers.
-        usual = JOINED if self.config.piece else stepped(-(-self.splits.items // rows), CHUNKS)
+        few = self.config.piece or self.splits.items <= JOINED * rows
+        usual = JOINED if few else MANY
         self.chunk = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
 
     def _splits(self, device: torch.device) -> Splits:
@@ -213,8 +214,8 @@ class Paged:
         join_kernel[(len(out), self.shape.heads)](
             self.part_out, self.part_lse, self.splits.first, counts, firsts, owners, out,
             None if importance is None else importance.reference_out, *self.cut, self.folded,
-            PAD=padded(self.folded // self.shape.group), CHUNK=self.chunk, COUNTS=counts is not None,
-            RAGGED=ragged is not None, REFERENCE=importance is not None,
+            PAD=1 if importance is None else padded(self.folded // self.shape.group), CHUNK=self.chunk,
+            COUNTS=counts is not None, RAGGED=ragged is not None, REFERENCE=importance is not None,
             num_warps=4 if self.chunk > 16 else 2, **self._sizes(),
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ def padded(count: int, least: int = 1) -> int:
     return max(least, 1 << max(0, count - 1).bit_length())
 
 
-def stepped(count: int, steps: tuple[int, ...] = (2, 16, 64)) -> int:
+def stepped(count: int, steps: tuple[int, ...] = (16, 64)) -> int:
     """The least of a few powers of two that is at least `count`, `padded` where it is more than all: a kernel for which
     a larger block costs nothing is compiled for few."""
     return next((step for step in steps if step >= count), padded(count))

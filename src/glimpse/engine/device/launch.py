@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import torch
 
@@ -29,9 +30,9 @@ BURSTS = (16, 12, 8, 6, 4, 2, 1)
 """Draft steps that graphs are made for where drafts have any length; others are made up of them."""
 WIDTHS = (1, 2, 3, 5, 7, 9)
 """Query tokens a row that graphs are made for where drafts have any length; beyond, every fourth number."""
-AMPLE = (1, 3, 9)
+AMPLE = (1, 3, 5, 9)
 """Those of graphs that cover others; beyond, the longest draft's."""
-READY = 1024
+READY = 2048
 """Tokens of a step that a graph is made for before it is asked for, at most."""
 Kind = tuple[str, int]
 """What all rows do: draft so many tokens, or verify and learn so (`Learn`)."""
@@ -73,10 +74,9 @@ class Launcher:
         core = self._core
         widest = max(want.tokens(have) for want, have in zip(wants, pending, strict=True))
         core.want[: len(wants)] = upload(torch.tensor(wants, dtype=torch.int32), core.want.device)
-        asked = int(Want.DRAFT in wants), int(max(wants) >= Want.ADD)
         tokens = self.tokens(wants, pending)
-        wanted = tokens, self._bucket(len(wants)), self._width(widest), *asked
-        shape = self.graphs.covering.choose("mixed", wanted, self._ample_mixed(len(wants), tokens))
+        wanted = tokens, self._bucket(len(wants)), self._width(widest)
+        shape = self.graphs.covering.choose("mixed", wanted, self._ample_mixed(len(wants), tokens, wanted[2]))
         return self.graphs.run(*self._mix(shape)), shape[0]
 
     def trees(self, move: TreeMove) -> tuple[Ran, int]:
@@ -101,9 +101,12 @@ class Launcher:
             steps = [(kind, _shape(rows, self.queries(own))) for kind, rows, own in alike]
             yield from (self._step(kind, shape) for kind, shape in steps if shape[0] <= READY)
             most = rows * (self._core.rows.most + 1)
-            for tokens in sorted({ladder(tokens, most) for tokens in (rows, 4 * rows, most)}) if mixes else ():
-                if tokens <= READY:
-                    yield self._mix(self._ample_mixed(rows, tokens))
+            shapes = {
+                self._ample_mixed(rows, tokens, self._width(width))
+                for tokens, width in product((rows, 4 * rows, 16 * rows, most), (1, self._core.rows.most + 1))
+                if mixes and tokens <= min(READY, most)
+            }
+            yield from (self._mix(shape) for shape in sorted(shapes, reverse=True))
         if self._trees:
             yield from self._trees.ready(self.graphs, READY)
         if self._blocks:
@@ -138,9 +141,9 @@ class Launcher:
         more = _shape(ladder(rows, self._capacity), min(wide, self._core.rows.most + 1))
         return more if more[0] <= FREE else _shape(rows, more[2])
 
-    def _ample_mixed(self, rows: int, tokens: int) -> Shape:
-        most, rows = self._core.rows.most + 1, ladder(rows, self._capacity)
-        return ladder(tokens, rows * most), rows, most, 1, 1
+    def _ample_mixed(self, rows: int, tokens: int, width: int) -> Shape:
+        rows = ladder(rows, self._capacity)
+        return ladder(tokens, rows * (self._core.rows.most + 1)), rows, width
 
     def _ready_drafts(self, rows: int, drafted: int) -> list[tuple[Kind, int, int]]:
         """Kinds of step, rows and drafts, of the rows' own drafts or of chains from the host."""
@@ -182,8 +185,8 @@ class Launcher:
         return (kind, shape), partial(_repeat, work.draft, number)
 
     def _mix(self, shape: Shape) -> Step:
-        *cut, drafts, learns = shape
-        return ("mixed", shape), partial(self._mixed.get(tuple(cut)).run, drafts=bool(drafts), learns=bool(learns))
+        # Kinds of rows that a step does not have take hardly any time: one graph is for all.
+        return ("mixed", shape), partial(self._mixed.get(shape).run, drafts=True, learns=True)
 
     def _made_mixed(self, cut: Shape) -> Mixed:
         tokens, rows, queries = cut
@@ -194,7 +197,7 @@ class Launcher:
             self.graphs.drop(kind, lambda shape: shape[1:] == work)
 
     def _drop_mixed(self, cut: Shape) -> None:
-        self.graphs.drop("mixed", lambda shape: shape[:3] == cut)
+        self.graphs.drop("mixed", lambda shape: shape == cut)
 
 
 def _shape(rows: int, queries: int) -> Shape:
