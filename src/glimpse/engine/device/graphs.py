@@ -66,7 +66,7 @@ class Graphs:
 
     WARM_UP = 2
     """Runs before a capture: kernels are compiled, libraries make their workspaces."""
-    MOST = 128
+    MOST = 96
     """Graphs held at once."""
     SHARE = 0.05
     """Of the time that steps have been run, what captures that nothing but speed asks for may take."""
