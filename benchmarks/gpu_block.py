@@ -39,21 +39,21 @@ from glimpse.training.texts import read_corpus
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "no calibrator": {"inner": 0},
+    "narrow calibrator": {"inner": 256},
     "rank 16": {"rank": 16},
     "rank 256": {"rank": 256},
     "5 layers": {"layers": 5},
-    "15 layers": {"layers": 15},
+    "10 layers": {"layers": 10},
+    "30 layers": {"layers": 30, "rank": 48},
     "blocks of 15": {"size": 15},
     "decay 2": {"decay": 2.0},
     "decay 8": {"decay": 8.0},
-    "rate 3e-3": {"rate": 3e-3},
+    "rate 1e-3": {"rate": 1e-3},
+    "rate 6e-3": {"rate": 6e-3},
     "text only": {"distil": 0.0},
     "laws only": {"distil": 1.0},
-    "few branches": {"branches": 8, "sequences": 64},
-    "many branches": {"branches": 96},
-    "wide calibrator": {"inner": 2048},
-    "all of it": {"branches": 96, "inner": 2048, "layers": 15, "rank": 96},
-    "short": {"length": 256, "sequences": 64},
+    "few branches": {"branches": 32},
+    "short": {"length": 256, "sequences": 64, "branches": 24},
     "long": {"length": 4096, "sequences": 4},
     "10,000 steps": {"steps": 10_000},
 }
@@ -114,7 +114,7 @@ def train(llm: LLM, name: str, options: argparse.Namespace, seconds: float) -> l
 
     def hear(point: Point) -> None:
         print(f"{name}: {point.step} steps, loss {point.loss:.3f}, held out {point.held_loss:.3f}, "
-              f"accepted {point.accepted:.2f}", flush=True)  # fmt: skip
+              f"accepted {point.accepted:.2f}, {dict(point.accepted_by_text)}", flush=True)  # fmt: skip
 
     trainer = Trainer(checkpoint, corpus, recipe, adapter_of(name, options))
     return trainer.reliability() if trainer.run(hear, every=250, seconds=seconds) else None

@@ -5,8 +5,9 @@
 The rounds run as CUDA graphs a step ahead of the host, so no token is given back and no margin is told: `marginal` and
 `libraspec` go by probability and entropy there. `marginal, eager` is what margins and rollback yield in tokens a round
 on the same prompts; its speed is that of the eager path. Prompts are cut out of `ids` (as for gpu_mixed.py); requests
-of a batch are asked together, and the clock runs while all are decoding. Finished arms are kept in a journal in --out:
-the same command goes on from there, and no arm is begun after --seconds.
+of a batch are asked together, and the clock runs while all are decoding, which they do as prompts stay in the cache
+from one turn to the next (`batch_turns`); an arm without such a time is named and left out. Finished arms are kept in a
+journal in --out: the same command goes on from there, and no arm is begun after --seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_retrieval import LAWS, Asked, opened, run
+from benchmarks.batch_turns import BEGUN, turns_of
+from benchmarks.gpu_retrieval import LAWS, Asked, opened
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.folder import script_in
 from glimpse.bench.journal import Journal
@@ -34,6 +36,7 @@ from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.options import EngineOptions
+from glimpse.errors import GlimpseError
 
 SPARSE = {"drafter": "sparse", "budget": 1e-6, "budget_floor": 512}
 EAGER = "marginal, eager"
@@ -48,14 +51,13 @@ COLUMNS = ("cell", "pacer", "tokens/s", "times plain", "tokens a round", "drafte
 
 def engine_of(loaded: Loaded, arm: str) -> EngineFace:
     """The arm's engine over what is loaded."""
-    options = EngineOptions(**ARMS[arm], prefix_reuse=False)
+    options = EngineOptions(**ARMS[arm])
     return Engine(make_parts(loaded, options), options) if arm == EAGER else build_engine(loaded, options)
 
 
 def measured(loaded: Loaded, arm: str, asked: Asked, law: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Some turns of one arm, after one that does not count."""
-    engine = engine_of(loaded, arm)
-    turns = [run(loaded, engine, asked, law, options.tokens) for _ in range(options.turns + 1)][1:]
+    """Some turns of one arm, after one that does not count. Raises GlimpseError as `turns_of`."""
+    turns = turns_of(loaded, lambda: engine_of(loaded, arm), asked, law, options.tokens, options.turns)
     rows = [row for turn in turns for row in turn["rows"]]
     rounds = max(1, sum(row["rounds"] for row in rows))
     return {
@@ -125,7 +127,7 @@ def batches(options: argparse.Namespace) -> Iterator[tuple[Loaded, str, Asked]]:
     for model, sizes in cells(options).items():
         checkpoint = opened(model, options, device)
         for context, rows in sizes:
-            loaded = replace(load(checkpoint, context + options.tokens, rows), step_costs=None)
+            loaded = replace(load(checkpoint, context + options.tokens + BEGUN, rows), step_costs=None)
             prompts = text.prompts(checkpoint.tokenizer, context, rows)
             yield loaded, f"{model} {context}x{rows}", Asked(prompts, [model] * rows)
 
@@ -157,7 +159,12 @@ def measure_all(options: argparse.Namespace) -> None:
             name = f"{where}, {law}, {arm}"
             if name in journal.cells or time.perf_counter() - begun > options.seconds:
                 continue
-            journal.add(name, {"where": f"{where}, {law}", **measured(loaded, arm, asked, law, options)})
+            try:
+                found = measured(loaded, arm, asked, law, options)
+            except GlimpseError as error:
+                print(f"{name}: {error}", flush=True)
+                continue
+            journal.add(name, {"where": f"{where}, {law}", **found})
             result = result_of(list(journal.cells.values()), options)
             print(*result.tables[0].rows[-1], sep="  ", flush=True)
             write_result(result, options.out)

@@ -47,7 +47,7 @@ MODES = (
     "plain", "sparse@4", "sparse@8", "slowfast", "slowfast-exact", "cactus:1@8", "mentored:0.7@8", "typical:0.1@8",
     "cactus:10@8", "r-fuzzy:0.2@8", "cascade-tok:0.35@8", "ensemble:0.2@8", "top-k:2@8",
 )  # fmt: skip
-SPEED_MODES = "plain,sparse@4,sparse@8,slowfast,slowfast-exact"
+SPEED_MODES = "plain,sparse@4,sparse@8,slowfast,slowfast-exact,slowfast-exact@4"
 
 
 def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:

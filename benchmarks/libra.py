@@ -14,7 +14,7 @@ over passages.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,14 +39,19 @@ Texts = list[list[Start]]
 def texts_of(settings: Mapping[str, object], mode: str) -> Texts:
     """The recorded drafts of one mode, text by text; made up for a smoke run."""
     if settings["drafts"] is None:
-        draw = np.random.default_rng(len(mode))
-        return [[_made_up(draw) for _ in range(16)] for _ in range(3)]
+        return made_up(mode)
     runs = read_result(RESULTS / str(settings["drafts"])).runs
     found = [starts_of(text) for run in runs if run["mode"] == mode for text in run["texts"]]
     return found[int(str(settings["fitted"])) :]
 
 
-def _made_up(draw: np.random.Generator) -> Start:
+def made_up(mode: str) -> Texts:
+    """Drafts for a smoke run."""
+    draw = np.random.default_rng(len(mode))
+    return [[_draft(draw) for _ in range(16)] for _ in range(4)]
+
+
+def _draft(draw: np.random.Generator) -> Start:
     margins = draw.exponential(1.0, 16)
     right = int(np.argmin(np.append(draw.random(16) < margins / (margins + 0.1), False)))
     return Start(tuple(draw.random(16)), tuple(2 * draw.random(16)), tuple(margins), right)
@@ -59,21 +64,27 @@ def with_margins(texts: Texts) -> Texts:
 
 
 def replayed(texts: Texts, surface: RowSurface, kind: str, settings: Mapping[str, int]) -> dict:
-    """Every arm on one surface: speed over plain decoding, by text too; and the oracle's."""
+    """Drafts of one kind on one surface."""
     block = None if kind == "chains" else BLOCK * surface.full(0)
-    requests = sequences(with_margins(texts) if kind == "blocks" else texts, settings["requests"])
+    return compared(with_margins(texts) if kind == "blocks" else texts, surface, kind, settings["requests"], block)
+
+
+def compared(texts: Texts, surface: RowSurface, kind: str, count: int, block: float | None, most: int = 16) -> dict:
+    """Every arm on one surface: speed over plain decoding, by text too; and the oracle's. `count` requests, drafts of
+    `most` tokens."""
+    requests = sequences(texts, count)
     known = [oracle(places, surface, block) for places in requests]
     arms = {}
     for name, make in (BLOCKS if block else CHAINS).items():
-        arms[name] = _arm(make, requests, known, surface, block).as_json()
+        arms[name] = _arm(make, requests, known, surface, block, most).as_json()
     best = fmean(rate for rate, _ in known) * surface.full(0)
     return {"surface": surface.name, "kind": kind, "plain_s": surface.full(0), "oracle": best, "arms": arms}
 
 
-def _arm(make: Make, requests: list, known: list, surface: RowSurface, block: float | None) -> Tally:
+def _arm(make: Make, requests: list, known: list, surface: RowSurface, block: float | None, most: int) -> Tally:
     tally = Tally()
     for places, (_, best) in zip(requests, known, strict=True):
-        Replay(make, surface, 16, block).run(places, tally, best)
+        Replay(make, surface, most, block).run(places, tally, best)
     return tally
 
 
@@ -98,6 +109,11 @@ def over(cell: Mapping, arm: str, other: str) -> tuple[float, float, float]:
     ratios = [speed(cell, arm, pick) / speed(cell, other, pick) for pick in picks]
     low, high = np.quantile(ratios, [0.025, 0.975])
     return speed(cell, arm) / speed(cell, other), float(low), float(high)
+
+
+def mean_over(cells: Sequence[Mapping], arm: str, other: Callable[[Mapping], str]) -> float:
+    """How much faster one arm is than another, in the geometric mean of some replays."""
+    return float(np.exp(fmean(np.log(speed(cell, arm) / speed(cell, other(cell))) for cell in cells)))
 
 
 def table(kind: str, mode: str, cells: Sequence[Mapping]) -> Table:
@@ -155,7 +171,7 @@ def body(bench: Bench) -> Findings:
     every = [(kind, cell) for (kind, _), own in cells.items() for cell in own]
     targets = [
         Target(f"{kind}: marginal over {rival}, geometric mean of the replays", limit,
-               float(np.exp(fmean(np.log(over(cell, MARGINAL, name(cell))[0]) for own, cell in every if own == kind))))
+               mean_over([cell for own, cell in every if own == kind], MARGINAL, name))
         for kind in settings["surfaces"]
         for rival, limit, name in (("the best fixed length", ">= 1", best_fixed),
                                    ("entropy", ">= 1", lambda cell: ENTROPY),

@@ -114,7 +114,7 @@ class Replay:
         raise AssertionError("a draft without an end")
 
     def _whole(self, start: Start, price: float) -> tuple[int, float]:
-        room = self._pacer.decide(self._view, [self._most]).room[0]
+        room = min(self._pacer.decide(self._view, [self._most]).room[0], len(start.confidence))
         if not room:
             return 0, 0.0
         tokens = torch.tensor([RIGHT] * start.right + [WRONG] * (self._most - start.right))[:room]

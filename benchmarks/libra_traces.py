@@ -131,7 +131,7 @@ def recorded(llm: LLM, prompts: Sequence[Sequence[int]], params: SamplingParams,
     for own, out in zip(recorder.drafts.values(), outs, strict=True):
         texts = out.token_ids
         starts = [
-            Start(*map(tuple, facts), _agreeing(tokens, texts[begin - own.prompt :])).as_json()
+            Start(*map(tuple, facts), agreeing(tokens, texts[begin - own.prompt :])).as_json()
             for begin, tokens, facts in own.found
         ]
         found.append({"starts": starts, "distinct_4grams": distinct_share(texts)})
@@ -143,6 +143,6 @@ def starts_of(run: Mapping[str, Any]) -> list[Start]:
     return [Start.of_json(text) for text in run["starts"]]
 
 
-def _agreeing(draft: Sequence[int], text: Sequence[int]) -> int:
+def agreeing(draft: Sequence[int], text: Sequence[int]) -> int:
     pairs = zip(draft, text, strict=False)
     return next((place for place, (one, other) in enumerate(pairs) if one != other), len(draft))

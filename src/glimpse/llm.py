@@ -61,7 +61,8 @@ class LLM:
     are for the drafter "refresh". `pacer` left out is the drafter's own ("entropy", but for "auto"). `suffix_store`
     names a store, private to this LLM and its variants, where requests leave what they wrote for later ones to draft
     from, at most `suffix_store_tokens` (200,000); without it nothing outlives a request. `adapter` is the file of the
-    drafter "block" (`glimpse train block` makes it), `block_mode` when that drafts ("auto", "parallel", "sequential").
+    drafter "block" (`glimpse train block` makes it; the demo model's comes with Glimpse and is "demo"), `block_mode`
+    when that drafts ("auto", "parallel", "sequential").
     `max_context` lowers the checkpoint's context limit, `max_batch_size` is how many requests run at once;
     `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that begin alike
     share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.

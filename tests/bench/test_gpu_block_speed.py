@@ -35,7 +35,7 @@ def test_all_arms_of_a_model_and_of_its_twin(asked, tmp_path, monkeypatch, capsy
     assert [run["cell"] for run in result.runs] == ["demo x2, greedy", "big x2, greedy"]
     assert len(result.tables[0].rows) == 2 * len(gpu_block_speed.ARMS)
     assert [target.what.split(":")[1] for target in result.targets] == [
-        " groups by price over the better fixed way"
+        f" blocks by price over {rival}" for rival in ("the better fixed way", "plain decoding")
     ] * 2
     for own, other in zip(small["arms"], big["arms"], strict=True):
         assert own["same"] == other["same"] == 1
@@ -48,3 +48,12 @@ def test_an_adapter_of_another_model_is_refused(asked, tmp_path):
     other = write_tiny_checkpoint(tmp_path / "other", seed=5)
     with pytest.raises(ModelError, match="this model is another"):
         gpu_block_speed.main([*asked, "--model", str(other)])
+
+
+def test_turns_with_a_capture_are_left_out_where_there_are_others():
+    plain, block = (
+        [{"tokens": tokens, "seconds": 1.0, "captured": captured} for tokens, captured in turns]
+        for turns in ([(10, False)] * 3, [(1, True), (12, False), (14, False)])
+    )
+    assert gpu_block_speed._times(block, plain) == pytest.approx(1.3)
+    assert gpu_block_speed._times(block[:1], plain[:1]) == pytest.approx(0.1)

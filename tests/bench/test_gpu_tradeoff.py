@@ -63,4 +63,5 @@ def test_whole_batches_are_timed_beside_the_reckoned_speed(tmp_path):
     assert found[2]["trusted"] > 0.3
     (shown,) = [table for table in result.tables if table.title == "Tokens a second, measured"]
     assert shown.rows[0][3] == "1.00"
-    assert shown.rows[2][5] == "0.00", "nothing is a graph on a CPU"
+    assert shown.rows[2][7] == "0.00", "nothing is a graph on a CPU"
+    assert shown.rows[0][6] == "1.00", "a plain step writes a token of every row"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import gpu_libra, libra, libra_record
+from benchmarks import batch_turns, gpu_libra, libra, libra_record
 from benchmarks.libra_arms import CHAINS
 from benchmarks.libra_replay import Replay, Tally, oracle, sequences
 from benchmarks.libra_surfaces import RowSurface
@@ -94,6 +94,18 @@ def test_the_gpu_script_stops_goes_on_and_writes_its_result(model, folder, monke
     gpu_libra.main([*given, "--arms=fixed 8", "--seconds=0"])
     assert not capsys.readouterr().out
     assert json.loads((folder / ".libra_gpu.partial.jsonl").read_text().splitlines()[1])["arm"] == "none"
+
+
+def test_a_window_of_nothing_is_named_and_left_out(model, tmp_path, monkeypatch, capsys):
+    """Rows that end with their first token leave no time in which all decode."""
+    monkeypatch.setattr(gpu_libra, "opened", lambda name, options, device: checkpoint_of(options.model))
+    monkeypatch.setattr(batch_turns, "BEGUN", 0)
+    np.savez(tmp_path / "ids.npz", book=np.random.default_rng(0).integers(3, 90, 400))
+    gpu_libra.main([f"--model={model}", f"--ids={tmp_path / 'ids.npz'}", "--cells=demo:40x2", "--laws=T=0.7",
+                    "--tokens=1", "--turns=1", f"--out={tmp_path}", "--arms=none"])  # fmt: skip
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("demo 40x2, T=0.7, none: no time in which all 2 rows decoded")
+    assert not (tmp_path / "cpu-libra_gpu.json").exists()
 
 
 def checkpoint_of(folder: str):

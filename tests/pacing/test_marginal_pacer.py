@@ -16,7 +16,7 @@ from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.marginal import PLAIN_FIRST, MarginalPacer
 from glimpse.pacing.pacer import Action, PaceContext
-from glimpse.pacing.proposals import SUREST, Proposal, Trust
+from glimpse.pacing.proposals import LEAST, SUREST, Proposal, Trust
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import worthwhile
 
@@ -187,6 +187,20 @@ def test_no_node_is_certain():
     for _ in range(100):
         trust.learn(proposal(), [10, 12, 14])
     assert trust.chances(proposal()).max() == SUREST
+
+
+def test_no_node_is_impossible_until_the_text_says_so():
+    """One that its source calls impossible is right as often as such nodes are; where they never are, trust goes."""
+    trust = Trust()
+    own = Proposal(np.array([7, 8]), np.array([-1, -1]), np.array([0.5, 1e-5]), np.array([2, 2]), np.array([1, 1]))
+    assert trust.chances(own) == pytest.approx([0.5, LEAST])
+    for _ in range(1000):
+        trust.learn(own, [9])
+    lost = trust.chances(own)[1]
+    assert lost < LEAST
+    for place in range(1000):
+        trust.learn(own, [8 if place % 10 == 0 else 9])
+    assert trust.chances(own)[1] > 4 * lost
 
 
 def test_what_was_not_verified_is_judged_too():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.adapters import write_random_adapter
 from tests.serve.server import running
 
+from glimpse.drafting.block import shipped
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -35,10 +37,20 @@ def test_what_is_left_out_is_the_servers_own(llm):
     assert options(llm, acceptance="matched").drafter == "sparse"
 
 
+def test_blocks_may_be_asked_for_where_an_adapter_comes_with_the_model(llm, tmp_path, monkeypatch):
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    adapter = write_random_adapter(tmp_path / "tiny.safetensors", llm)
+    assert options(llm, drafter="block").adapter == str(adapter)
+    with running(llm) as server:
+        status, body = server.client.post(PATH, SHORT | {"drafter": "block"})
+        assert (status, body["usage"]["speculation"]["drafter"]) == (200, "block")
+
+
 @pytest.mark.parametrize(
     ("asked", "param"),
     [
         ({"drafter": "magic"}, "drafter"),
+        ({"drafter": "block"}, "drafter"),
         ({"pacer": "magic"}, "pacer"),
         ({"acceptance": "magic"}, "acceptance"),
         ({"drafter": "none", "max_draft": 3}, "max_draft"),

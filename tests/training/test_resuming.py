@@ -74,7 +74,7 @@ def killing(real, turn: int, *, after: bool):
 @pytest.mark.parametrize("turn", [1, 2])
 @pytest.mark.parametrize(
     ("holder", "name"),
-    [(loop, "write_adapter"), (Trainer, "held"), (PointLog, "add"), (State, "save"), (Trainer, "_step")],
+    [(loop, "write_adapter"), (Trainer, "_held_out"), (PointLog, "add"), (State, "save"), (Trainer, "_step")],
     ids=["adapter", "held", "log", "state", "step"],
 )
 def test_it_may_be_killed_at_any_moment(checkpoint, corpus, whole, tmp_path, monkeypatch, holder, name, turn, after):

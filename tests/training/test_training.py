@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from glimpse.engine.forward import forward
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import load_checkpoint
 from glimpse.training.frozen import read, trainable
-from glimpse.training.loop import Trainer
+from glimpse.training.loop import HELD, Trainer
 from glimpse.training.masks import branch_points, fresh_tensors, judge
 from glimpse.training.recipe import Recipe
 from glimpse.training.texts import read_corpus
@@ -134,12 +135,25 @@ def test_the_loss_falls_and_blocks_come_true(checkpoint, corpus, tmp_path):
     assert adapter.config.recipe["steps"] == 120
 
 
+def test_texts_are_counted_apart(checkpoint, tmp_path):
+    """One text is all the same token, which is learned at once; the other is noise."""
+    folder, draw = tmp_path / "texts", np.random.default_rng(0)
+    folder.mkdir()
+    np.save(folder / "easy.npy", np.full(20 * RECIPE.length, 7))
+    np.save(folder / "hard.npy", draw.integers(3, 300, 12 * RECIPE.length))
+    corpus = read_corpus(folder, checkpoint.tokenizer, RECIPE.length, checkpoint.spec.vocab_size)
+    _, points = trained(checkpoint, corpus, tmp_path / "a", replace(RECIPE, steps=120, rate=1e-2, distil=0.0))
+    apart, looked_at = points[-1].accepted_by_text, [name for name, _ in corpus.looked_at(HELD)]
+    assert apart["easy.npy"] > apart["hard.npy"] + 0.5
+    assert fmean(apart[name] for name in looked_at) == pytest.approx(points[-1].accepted, abs=1e-3)
+
+
 def test_confidences_are_compared_with_what_came(checkpoint, corpus, tmp_path):
     trainer = Trainer(checkpoint, corpus, replace(RECIPE, steps=1), tmp_path / "a")
     found = trainer.reliability()
-    judged = trainer._held_out()
-    assert sum(count for _, _, count in found) == judged.right.numel()
-    assert sum(share * count for _, share, count in found) == pytest.approx(float(judged.right.sum()))
+    right = torch.cat([own.right for own in trainer._held_out().values()])
+    assert sum(count for _, _, count in found) == right.numel()
+    assert sum(share * count for _, share, count in found) == pytest.approx(float(right.sum()))
     assert all(place / 10 <= said <= (place + 1) / 10 for said, _, _ in found for place in [int(10 * said)])
 
 

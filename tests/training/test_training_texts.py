@@ -79,4 +79,17 @@ def test_two_sequences_are_enough_and_fewer_are_not(tiny, tmp_path):
 def test_held_out_sequences_that_are_looked_at_are_of_all_texts(held, most, found):
     """The first ones alone were all of one book: what an adapter made of answers was never seen."""
     sequences = torch.arange(held)[:, None]
-    assert Corpus(sequences, sequences).looked_at(most).flatten().tolist() == list(found)
+    names = [f"{place}.txt" for place in range(held)]
+    seen = Corpus(sequences, sequences, names).looked_at(most)
+    assert [(name, int(tokens)) for name, tokens in seen] == [(names[place], place) for place in found]
+
+
+def test_held_out_sequences_have_the_names_of_their_files(tiny, tmp_path):
+    (tmp_path / "b").mkdir()
+    np.save(tmp_path / "a.npy", np.arange(24 * 10))
+    np.save(tmp_path / "b" / "c.npy", np.arange(24 * 17))
+    corpus = read_corpus(tmp_path, tiny.tokenizer, 24, 500)
+    assert [(name, int(row[0])) for name, row in zip(corpus.names, corpus.held, strict=True)] == [
+        ("a.npy", 8 * 24),
+        ("b/c.npy", 14 * 24),
+    ]

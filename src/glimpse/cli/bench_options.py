@@ -243,14 +243,15 @@ def adapter_for(file: str | None, drafters: Iterable[str], what: str) -> str | N
     from pathlib import Path
 
     from glimpse.drafting import DRAFTERS
+    from glimpse.drafting.block.shipped import adapter_file
 
     offered = [DRAFTERS.get(name) for name in drafters]
     takes = any(drafter.takes_adapter for drafter in offered)
     if file is None and any(drafter.needs_adapter for drafter in offered):
-        raise ArgumentError(f"{what} needs --adapter FILE, which glimpse train block makes")
+        raise ArgumentError(f"{what} needs --adapter FILE, which glimpse train block makes (demo: the demo model's)")
     if file is not None and not takes:
         raise ArgumentError(f"--adapter {file!r} means nothing to {what}; leave it out, or name block")
-    return None if file is None else str(_there("--adapter", Path(file), Path.is_file, "file"))
+    return None if file is None else str(_there("--adapter", adapter_file(file), Path.is_file, "file"))
 
 
 def reads_cache(drafter: str) -> bool:

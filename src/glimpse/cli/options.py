@@ -91,7 +91,8 @@ class ModelOptions:
         str | None,
         option(
             _MODEL,
-            "The file of drafter block, or for auto to choose it too; glimpse train block makes it.",
+            "The file of drafter block, or for auto to choose it too, made by glimpse train block; demo: the demo "
+            "model's, which block takes there by itself.",
             "--adapter",
         ),
     ] = None

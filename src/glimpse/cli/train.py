@@ -64,14 +64,14 @@ class RecipeOptions:
     """How it is trained: `glimpse.training.recipe.Recipe`."""
 
     size: Annotated[int | None, option(_RECIPE, "Tokens of a block. Default: 8.", "--size")] = None
-    layers: Annotated[int | None, option(_RECIPE, "Last layers that are tuned. Default: 10.", "--layers")] = None
-    rank: Annotated[int | None, option(_RECIPE, "Rank of the changes. Default: 64.", "--rank")] = None
-    inner: Annotated[int | None, option(_RECIPE, "Width of the calibrator; 0: none. Default: 256.", "--inner")] = None
-    steps: Annotated[int | None, option(_RECIPE, "Steps in all. Default: 3000.", "--steps")] = None
+    layers: Annotated[int | None, option(_RECIPE, "Last layers that are tuned. Default: 15.", "--layers")] = None
+    rank: Annotated[int | None, option(_RECIPE, "Rank of the changes. Default: 96.", "--rank")] = None
+    inner: Annotated[int | None, option(_RECIPE, "Width of the calibrator; 0: none. Default: 2048.", "--inner")] = None
+    steps: Annotated[int | None, option(_RECIPE, "Steps in all. Default: 4000.", "--steps")] = None
     length: Annotated[int | None, option(_RECIPE, "Tokens of a sequence. Default: 1024.", "--length")] = None
     sequences: Annotated[int | None, option(_RECIPE, "Sequences of a step. Default: 16.", "--sequences")] = None
-    branches: Annotated[int | None, option(_RECIPE, "Groups of a sequence. Default: 32.", "--branches")] = None
-    rate: Annotated[float | None, option(_RECIPE, "Highest learning rate. Default: 0.001.", "--rate")] = None
+    branches: Annotated[int | None, option(_RECIPE, "Groups of a sequence. Default: 96.", "--branches")] = None
+    rate: Annotated[float | None, option(_RECIPE, "Highest learning rate. Default: 0.003.", "--rate")] = None
     decay: Annotated[
         float | None, option(_RECIPE, "A place i counts exp(-i / decay) as much. Default: 4.", "--decay")
     ] = None
@@ -154,9 +154,10 @@ def _begun(recipe: Recipe, every: int) -> str:
 
 
 def _line(point: Point, steps: int) -> str:
+    apart = ", ".join(f"{name} {accepted:.2f}" for name, accepted in point.accepted_by_text.items())
     return (
         f"step {point.step} of {steps}: loss {point.loss:.3f}, held out {point.held_loss:.3f}; "
-        f"{point.accepted:.2f} drafts accepted of held-out text; {point.seconds:.0f} s"
+        f"{point.accepted:.2f} drafts accepted of held-out text ({apart}); {point.seconds:.0f} s"
     )
 
 

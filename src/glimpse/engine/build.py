@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +12,11 @@ import torch
 from glimpse.acceptance import Acceptance
 from glimpse.cache.rows import Rows
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.block.adapter import NEEDED, check_there
+from glimpse.drafting.block.adapter import check_there
+from glimpse.drafting.block.shipped import adapter_file, shipped_for
 from glimpse.drafting.drafter import DraftContext, Target, spines_of
 from glimpse.drafting.refresh import check_sets
+from glimpse.engine.device.covering import node_bucket
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
@@ -70,15 +72,13 @@ def refuse_unused(options: EngineOptions) -> None:
                 f"{name} {getattr(options, name)!r} means nothing to drafter {options.drafter!r}; leave it out, or ask "
                 "for drafter 'block' or 'auto'"
             )
-    if drafter.needs_adapter and options.adapter is None:
-        raise ArgumentError(f"drafter {options.drafter!r} {NEEDED}")
-    if options.block_mode is not None and options.adapter is None:
+    if options.block_mode is not None and options.adapter is None and not drafter.needs_adapter:
         raise ArgumentError(
             f"block_mode {options.block_mode!r} means nothing without an adapter; give the file that glimpse train "
             "block made"
         )
     if options.adapter is not None:
-        check_there(Path(options.adapter))
+        check_there(adapter_file(options.adapter))
     _refuse_pacer(drafter, options)
     _refuse_store(drafter, options)
 
@@ -133,7 +133,7 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     drafter or pacer, and where the engine's state does not fit the memory.
     """
     graphs = loaded.pool.device.type == "cuda" and find_spec("triton") is not None
-    options = replace(options, batch_graphs=graphs and loaded.slots > 1)
+    options = replace(with_adapter(loaded, options), batch_graphs=graphs and loaded.slots > 1)
     parts = make_parts(loaded, options)
     refuse_bitwise(options, loaded.pool.device)
     if not graphs:
@@ -143,11 +143,25 @@ def build_engine(loaded: Loaded, options: EngineOptions) -> EngineFace:
     return device_engine(parts, options)
 
 
+def with_adapter(loaded: Loaded, options: EngineOptions) -> EngineOptions:
+    """With the adapter's file; where one is needed and none was named, the one that comes with Glimpse for this model.
+
+    Raises ArgumentError where there is none for it.
+    """
+    if options.adapter is not None:
+        return replace(options, adapter=str(adapter_file(options.adapter)))
+    if DRAFTERS.get(options.drafter).needs_adapter:
+        return replace(options, adapter=str(shipped_for(loaded.checkpoint.fingerprint)))
+    return options
+
+
 def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     """What an engine over what is loaded is composed of. Raises as `build_engine`."""
     offered, rule = _compatible(options)
     costs, vocab, tokenizer = _costs_of(loaded), loaded.checkpoint.spec.vocab_size, loaded.checkpoint.tokenizer
-    pacer = _pacer_of(options, offered, rule, costs, tokenizer)
+    trees = offered.gives_tree and options.exact != "bitwise"
+    padded = node_bucket if trees and loaded.pool.device.type == "cuda" else None
+    pacer = _pacer_of(options, offered, rule, costs, tokenizer, padded)
     sampler = Sampler(loaded.slots, vocab, tokens=tokenizer.vocab_size, grammars=loaded.grammars)
     drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer.most))
     pacer.attach(drafter)
@@ -191,7 +205,10 @@ def _costs_of(loaded: Loaded) -> StepCosts:
     return StepCosts(weights, position, start=loaded.step_costs, shares=shares)
 
 
-def _pacer_of(options: EngineOptions, offered: Any, rule: Acceptance, costs: StepCosts, tokenizer: Tokenizer) -> Pacer:
+def _pacer_of(
+    options: EngineOptions, offered: Any, rule: Acceptance, costs: StepCosts, tokenizer: Tokenizer,
+    padded: Callable[[int], int] | None,
+) -> Pacer:  # fmt: skip
     """The pacer asked for, with one for branches around it where spines have any."""
     pace = PaceContext(
         costs=costs,
@@ -201,6 +218,7 @@ def _pacer_of(options: EngineOptions, offered: Any, rule: Acceptance, costs: Ste
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
         trees=offered.gives_tree,
+        padded=padded,
         may_drop=not (rule.needs_law and offered.has_law),
         same_noise=rule.draft_role is Role.TARGET,
         ends=lambda: sentence_ends(tokenizer),

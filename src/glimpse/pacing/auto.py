@@ -276,7 +276,7 @@ class AutoPacer(Pacer):
         if outcome.drafted and len(rows) == 1:
             # Steps of few nodes may take longer than the line through all steps says.
             read = int(rows.rows.committed_len[outcome.slot]) + outcome.drafted
-            measured = self._costs.measured(StepLoad(full_tokens=1 + outcome.drafted, full_kv=read))
+            measured = self._costs.measured(StepLoad(full_tokens=self._trees.runs_with(outcome.drafted), full_kv=read))
             aside = self._host if self.drafter.on_graphs else 0.0
             taken = (measured + aside) / market.plain if measured else taken
         if name == SELF:

@@ -80,6 +80,10 @@ ON_GPU = Shares(0.004, 0.012, 0.5, 0.012)
 """By the H200's figures (docs/performance-gpu.md). Rather too cheap: what is thought dear is never tried."""
 
 
+BELIEVED = 0.1
+"""Share of what is predicted that each step of a kind may say it is dearer."""
+
+
 @dataclass(slots=True)
 class _Kind:
     """The last steps of one kind."""
@@ -147,6 +151,8 @@ class StepCosts:
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._fit: np.ndarray | None = self._start
+        self._scale = 1.0
+        """Of the steps seen, over what was predicted before any."""
         self._since = 0
         """Steps seen since the fit."""
         self._running: deque[float] = deque(maxlen=self.RUNNING)
@@ -162,6 +168,12 @@ class StepCosts:
         if self._fit is None:
             self._fit, self._since = self._solve(), 0
         return self._fit
+
+    @property
+    def foretold(self) -> np.ndarray:
+        """[9] as `coefficients`: what the fit leans on, at this machine's speed."""
+        self.coefficients  # noqa: B018  a fit that is due
+        return self._start * self._scale
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """Learns from one step."""
@@ -202,6 +214,16 @@ class StepCosts:
         measured, count = self.measured(load), self.seen(load)
         return None if measured is None else (measured - self.seconds(load)) * count / (count + 1)
 
+    def missed(self, load: StepLoad) -> float | None:
+        """As `off`, but at what those steps carried themselves, and one of them is believed by at most a tenth of what
+        was predicted, two by two: where few ran, a slow one keeps nobody from trying again."""
+        kind = self._kinds.get(load.kind)
+        if kind is None:
+            return None
+        (own, measured), count = kind.point, len(kind.seconds)
+        predicted = float(own @ self.coefficients)
+        return min((measured - predicted) * count / (count + 1), BELIEVED * count * predicted)
+
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""
         return float(load.features() @ self.coefficients)
@@ -222,7 +244,8 @@ class StepCosts:
         apart = np.abs(np.log2(_rows_of(loads) / max(self._running)))
         counts = np.array([len(kind.seconds) for kind in self._kinds.values()]) * self._near**apart
         scales = 1 / (errors @ self._start)
-        start = self._start * np.median(scales if self._near == 1 else scales[apart <= apart.min() + 1])
+        self._scale = float(np.median(scales if self._near == 1 else scales[apart <= apart.min() + 1]))
+        start = self._start * self._scale
         lean = self._lean / start**2
         moment = errors.T * counts @ errors + np.diag(lean)
         return _least_squares(moment, counts @ errors + lean * start)

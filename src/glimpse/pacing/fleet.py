@@ -9,7 +9,7 @@ whole. What differs from the paper, and by how much it pays: docs/pacing.md.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from glimpse.pacing.strides import GRIDS, Schedule
 HELD, LONGEST = 4, 32
 """Verifications of the batch (plain steps count) until grid and strides are worked out anew; twice as many each time
 that this changes nothing, at most. Plain steps teach nothing that could change it: for them it is the most at once."""
+TRIALS, ATTEMPTS = 3, 6
+"""Verifications that must have been measured of a grid beside the best before it is known to be worse, and rounds that
+this may take: a GPU's first step of a kind compiles kernels and is not measured, and one step is believed by half."""
 
 
 class FleetPacer(Pacer):
@@ -53,8 +56,8 @@ class FleetPacer(Pacer):
         of the batch, to a factor of two, that it is for."""
         self._known: set[int] = set()
         """Sizes of batches, to a factor of two, whose plain steps have been measured."""
-        self._ran: defaultdict[int, set[int]] = defaultdict(set)
-        """For each such size the grids that have been run."""
+        self._ran: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        """For each such size, how often each grid has been begun."""
 
     @classmethod
     def build(cls, context: PaceContext) -> FleetPacer:
@@ -160,19 +163,20 @@ class FleetPacer(Pacer):
         self._size = size
         self._best, self._left = found.grid, self._held
         self._strides |= zip(rows.slots, found.strides.tolist(), strict=True)
-        self._grid = self._beside(size) if max(found.strides) == 1 < found.grid else found.grid
+        self._grid = self._beside(rows) if max(found.strides) == 1 < found.grid else found.grid
         if self._grid != self._best:
             self._left = 1
 
-    def _beside(self, size: int) -> int:
-        """The best grid, or one next to it that batches of this size never ran, for one round.
+    def _beside(self, rows: RowView) -> int:
+        """The best grid, or for one round one next to it of which batches of this size know too little.
 
         What longer drafts cost, and whether they are accepted, is otherwise drawn from one length alone.
         """
-        ran, place = self._ran[size], GRIDS.index(self._best)
-        others = [grid for grid in GRIDS[max(1, place - 1) : place + 2] if grid <= self.most + 1 and grid not in ran]
-        grid = max(others) if self._best in ran and others else self._best
-        ran.add(grid)
+        ran, place = self._ran[self._size], GRIDS.index(self._best)
+        others = [grid for grid in GRIDS[max(1, place - 1) : place + 2] if grid != self._best and grid <= self.most + 1]
+        unknown = [g for g in others if ran[g] < ATTEMPTS and self._prices.measured(rows, g - 1) < TRIALS]
+        grid = max(unknown) if self._best in ran and unknown else self._best
+        ran[grid] += 1
         return grid
 
 

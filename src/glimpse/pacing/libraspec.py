@@ -17,6 +17,8 @@ class LibraSpecPacer(MarginalPacer):
 
     name = "libraspec"
     alpha = ALPHA
+    cuts = False
+    """Where its search stops depends on the whole block, not on a floor."""
 
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:

@@ -23,6 +23,7 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
+from glimpse.pacing.padding import Padding
 from glimpse.pacing.proposals import Floats, Proposal, Trust, rehearse
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import token_prices, worthwhile
@@ -42,12 +43,14 @@ class MarginalPacer(Pacer):
 
     name = "marginal"
     foretells = False
+    cuts = True
     DEFAULT_MOST = 64
 
     def __init__(self, context: PaceContext) -> None:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
         self.most = asked if context.can_draft else 0
         self._costs: StepCosts = context.costs
+        self._padding = None if context.padded is None else Padding(context.costs, context.padded)
         self._plain, self._decoding = StepLoad(), 0
         self._states: dict[int, _RowState] = {}
 
@@ -87,9 +90,21 @@ class MarginalPacer(Pacer):
         begin, plain = self._seconds()
         return plain / self._decoding, begin / self._decoding, max(float(token_prices(self._costs, length)), 1e-12)
 
+    def runs_with(self, nodes: int) -> int:
+        """The query tokens that a verification of one row's `nodes` nodes runs with."""
+        return 1 + nodes if self._padding is None else self._padding.tokens(1 + nodes)
+
     def adopt(self, slot: int, trust: Trust) -> None:
         """Trusts a row's nodes by what was learned elsewhere, and goes on learning there."""
         self._states[slot].trust = trust
+
+    def expect(self, slot: int, proposal: Proposal) -> None:
+        """A row's next draft was made elsewhere; it is judged when the text is known."""
+        self._states[slot].proposal = proposal
+
+    def trust_of(self, slot: int) -> Trust:
+        """What was learned of a row's nodes."""
+        return self._states[slot].trust
 
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""
@@ -97,7 +112,9 @@ class MarginalPacer(Pacer):
         if self.plain_is_unknown:
             return [0] * len(rows)
         prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
-        worth = worthwhile(gains, prices, self._decoding, self._seconds())
+        nodes = sum(map(len, gains))
+        extra = None if self._padding is None else self._padding.seconds(self._plain, nodes)
+        worth = worthwhile(gains, prices, self._decoding, self._seconds(), extra)
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
                 rows.rows.keep_nodes(slot, kept)

@@ -77,6 +77,8 @@ class PaceContext:
     """The drafter hangs branches on chains that it needs forwards for (a `SpineDrafter`)."""
     trees: bool = False
     """Drafts may branch."""
+    padded: Callable[[int], int] | None = None
+    """With how many query tokens a verification of so many runs, where steps are made for few sizes (a GPU's trees)."""
     may_drop: bool = True
     """Drafted tokens may be dropped for what they turned out to be. False: the acceptance rule is exact only if all
     that was drawn is verified (DESIGN, "No anticipation")."""
@@ -109,6 +111,9 @@ class Pacer(Protocol):
     """Of a `ChainPacer`: of how many tokens it hears at every draft token."""
     rolls_back: bool = False
     """Of a `ChainPacer`: it gives back tokens of self-drafted chains (`trim`)."""
+
+    cuts: bool = False
+    """A `MarginalPacer`, whose word on blocks can be foretold (`block_rule`): a GPU cuts them where they are made."""
 
     in_step: InStep | None = None
     """What says when a GPU's batch drafts for itself instead of asking the host, and paces it then."""

@@ -51,6 +51,10 @@ class RoundPrices:
         plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
         return self._costs.seen(plain) < PLAIN_FIRST
 
+    def measured(self, rows: RowView, drafts: int) -> int:
+        """How many verifications of so many drafts a row, of all rows together, have been measured; at most 9."""
+        return max(map(self._costs.seen, _verifications(rows.column(rows.rows.committed_len), drafts)))
+
     def spent(self, rows: RowView, drafted: list[int]) -> float:
         """Seconds of rounds that drafted so many tokens a row, side by side, and verify none of them."""
         lengths = rows.column(rows.rows.committed_len)
@@ -77,12 +81,8 @@ class RoundPrices:
         return np.concatenate(([plain], others))
 
     def _missed(self, lengths: list[int], drafts: int) -> float | None:
-        rows, total, count = len(lengths), sum(lengths), 1 + drafts
-        for begun in (rows, 0) if drafts else (0,):  # a GPU chooses recall sets where it verifies
-            load = StepLoad(full_tokens=rows * count, full_kv=total + rows * count, pairs=total * count, rounds=begun)
-            if (off := self._costs.off(load)) is not None:
-                return off
-        return None
+        known = (self._costs.off(load) for load in _verifications(lengths, drafts))
+        return next((off for off in known if off is not None), None)
 
     @property
     def _step(self) -> float:
@@ -98,6 +98,16 @@ class RoundPrices:
             token = self._costs.marginal(draft_tokens=1, draft_kv=positions)
             seconds = seconds + token * drafted + float(self._costs.marginal(rounds=1)) * (drafted > 0)
         return np.asarray(seconds)
+
+
+def _verifications(lengths: list[int], drafts: int) -> list[StepLoad]:
+    """What one step carries that verifies so many drafts of each row (0: a plain step), as a GPU and a CPU count it."""
+    rows, total, count = len(lengths), sum(lengths), 1 + drafts
+    # A GPU chooses recall sets where it verifies.
+    return [
+        StepLoad(full_tokens=rows * count, full_kv=total + rows * count, pairs=total * count, rounds=begun)
+        for begun in ((rows, 0) if drafts else (0,))
+    ]
 
 
 def tokens_of(chances: np.ndarray) -> np.ndarray:

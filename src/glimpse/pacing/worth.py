@@ -16,17 +16,20 @@ def token_prices(costs: StepCosts, lengths: int | Sequence[int] | Ints) -> Float
 
 
 def worthwhile(
-    gains: Sequence[Floats], prices: Sequence[float] | Floats, rows: int, seconds: tuple[float, float]
-) -> list[Ints]:
+    gains: Sequence[Floats], prices: Sequence[float] | Floats, rows: int, seconds: tuple[float, float],
+    extra: Floats | None = None,
+) -> list[Ints]:  # fmt: skip
     """The nodes of each row that are worth verifying, likeliest first.
 
     `gains` are the probabilities of each row's nodes, `prices` the seconds that one node of it adds to a step of
-    `rows` rows, whose `seconds` are those that nodes are added to and those of a step with no draft at all.
+    `rows` rows, whose `seconds` are those that nodes are added to and those of a step with no draft at all. `extra`
+    [nodes + 1]: what steps of 0, 1, ... nodes take beyond that.
     """
     counts = [len(row) for row in gains]
     gain, price = np.concatenate(gains), np.repeat(np.maximum(prices, 1e-12), counts)
     order = np.argsort(-gain / price, kind="stable")
-    rates = (rows + np.cumsum(gain[order])) / (seconds[0] + np.cumsum(price[order]))
+    taken = seconds[0] + np.cumsum(price[order]) + (0.0 if extra is None else extra[1:])
+    rates = (rows + np.cumsum(gain[order])) / taken
     best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds[1] else 0
     owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
     kept = order[:best]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from glimpse.async_llm import AsyncLLM
 from glimpse.drafting import DRAFTERS
-from glimpse.engine.build import check_names, refuse_unused
+from glimpse.engine.build import check_names, refuse_unused, with_adapter
 from glimpse.engine.lossy import rule_of
 from glimpse.engine.options import NAMES, EngineOptions
 from glimpse.errors import ArgumentError
@@ -64,6 +64,7 @@ class Ways:
             own = own.changed(lossy=None)
         options = own.changed(**asked)
         check_names(options)
+        options = with_adapter(self._llm.loaded, options)
         # The server's own options need not be of use to it, but what was asked for must be.
         refuse_unused(EngineOptions().changed(**({"drafter": own.drafter} | asked)))
         self._refuse_lossy(options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from glimpse.training.state import State
 from glimpse.training.texts import Corpus
 
 HELD = 16
-"""Sequences held out that are looked at, at most, spread over all texts: books, code and answers differ widely."""
+"""Sequences held out that are looked at, at most, spread over all texts."""
 LARGEST = 1.0
 """Gradients are shortened to this norm."""
 
@@ -39,6 +40,8 @@ class Point:
     """Of held-out text: how many leading drafts are the text's own tokens, in the mean of all groups."""
     accepted_by_place: tuple[float, ...]
     """The share of groups that are right up to each place."""
+    accepted_by_text: Mapping[str, float]
+    """The same mean for each file that held-out text is of: books, code and answers differ widely."""
     seconds: float
     """Since this run began."""
 
@@ -106,31 +109,22 @@ class Trainer:
                 break
         return self.state.steps >= self.recipe.steps
 
-    def held(self) -> tuple[float, Tensor]:
-        """(loss, [size] share of groups that are right up to each place) of text held out."""
-        judged = self._held_out()
-        runs = judged.right.long().cumprod(-1).flatten(0, 1).float()
-        return float((judged.loss * self._weights).sum(-1).mean()), runs.mean(0).cpu()
-
     def reliability(self, bins: int = 10) -> list[tuple[float, float, int]]:
         """What confidences are worth on held-out text: for each tenth of their range that has any, the mean confidence,
         the share of its tokens that are the text's, and how many they are."""
-        judged = self._held_out()
+        judged = _together(self._held_out().values())
         said, right = judged.confidence.flatten().cpu(), judged.right.flatten().float().cpu()
         place = (said * bins).long().clamp_max(bins - 1)
         found = [(said[place == one], right[place == one]) for one in range(bins)]
         return [(float(a.mean()), float(b.mean()), len(a)) for a, b in found if len(a)]
 
-    def _held_out(self) -> Judged:
-        """The groups of some held-out sequences, at places that are always the same."""
-        generator = torch.Generator().manual_seed(self.recipe.seed)
+    def _held_out(self) -> dict[str, Judged]:
+        """The groups of some held-out sequences by their files, at places that are always the same."""
+        generator, found = torch.Generator().manual_seed(self.recipe.seed), defaultdict[str, list[Judged]](list)
         with torch.no_grad():
-            found = [
-                self._judge(tokens, branch_points(1, self.recipe, generator))
-                for tokens in torch.split(self._corpus.looked_at(HELD), 1)
-            ]
-        columns = zip(*((one.loss, one.right, one.confidence) for one in found), strict=True)
-        return Judged(*(torch.cat(parts) for parts in columns))
+            for name, tokens in self._corpus.looked_at(HELD):
+                found[name].append(self._judge(tokens, branch_points(1, self.recipe, generator)))
+        return {name: _together(own) for name, own in found.items()}
 
     def _step(self) -> float:
         step, recipe = self.state.steps, self.recipe
@@ -157,9 +151,22 @@ class Trainer:
     def _save(self, hear: Hear, loss: float, seconds: float) -> None:
         """The state last: killed before, the next run comes here again."""
         write_adapter(self.out, self.config, self.state.tensors)
-        held_loss, by_place = self.held()
+        found = self._held_out()
+        judged = _together(found.values())
+        held_loss, by_place = float((judged.loss * self._weights).sum(-1).mean()), _runs(judged)
         places = tuple(round(float(share), 4) for share in by_place)
-        point = Point(self.state.steps, loss, held_loss, float(by_place.sum()), places, seconds)
+        by_text = {name: round(float(_runs(own).sum()), 4) for name, own in found.items()}
+        point = Point(self.state.steps, loss, held_loss, float(by_place.sum()), places, by_text, seconds)
         self._log.add(asdict(point))
         self.state.save(self._state_file, self.config)
         hear(point)
+
+
+def _together(found: Iterable[Judged]) -> Judged:
+    columns = zip(*((one.loss, one.right, one.confidence) for one in found), strict=True)
+    return Judged(*(torch.cat(parts) for parts in columns))
+
+
+def _runs(judged: Judged) -> Tensor:
+    """[size]: the share of groups that are right up to each place."""
+    return judged.right.long().cumprod(-1).flatten(0, 1).float().mean(0).cpu()

@@ -1,4 +1,7 @@
-"""How an adapter is trained. The paper's recipe is not published; these are what `benchmarks/gpu_block.py` varies."""
+"""How an adapter is trained. The paper's recipe is not published; `benchmarks/gpu_block.py` varies this one.
+
+The defaults are what the demo model's adapter was trained with (docs/block.md has what was tried beside them).
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,20 @@ class Recipe:
 
     size: int = 8
     """Mask tokens of a group: the longest draft."""
-    layers: int = 10
-    """The last layers, which get projections for mask tokens (the paper's 10); a smaller model has all of them."""
-    rank: int = 64
+    layers: int = 15
+    """The last layers, which get projections for mask tokens (the paper has 10); a smaller model has all of them."""
+    rank: int = 96
     """Inner width of the changes to the projections."""
-    inner: int = 256
+    inner: int = 2048
     """Inner width of the calibrator; 0: none."""
-    steps: int = 3000
+    steps: int = 4000
     length: int = 1024
     """Tokens of a sequence."""
     sequences: int = 16
-    """Sequences of a step."""
-    branches: int = 32
+    """Sequences of a step. Memory grows with sequences * branches * size * vocabulary: fewer of them need less."""
+    branches: int = 96
     """Places of each sequence, drawn at random, behind which a group of masks is put."""
-    rate: float = 1e-3
+    rate: float = 3e-3
     """Learning rate: over the first twentieth of the steps it grows to this, then falls to a tenth by a cosine."""
     decay: float = 4.0
     """A mask i places further on counts exp(-i / decay) as much (DFlash's form)."""

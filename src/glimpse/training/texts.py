@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +28,13 @@ class Corpus:
     """[n, length] int64"""
     held: Tensor
     """[m, length] int64: never trained on."""
+    names: Sequence[str]
+    """[m]: the file that each of those is of."""
 
-    def looked_at(self, most: int) -> Tensor:
-        """[at most `most`, length]: of those held out, spread evenly."""
-        return self.held[:: -(-len(self.held) // most)]
+    def looked_at(self, most: int) -> list[tuple[str, Tensor]]:
+        """At most `most` of those held out, [1, length], spread evenly, with their files."""
+        every = -(-len(self.held) // most)
+        return list(zip(self.names[::every], torch.split(self.held[::every], 1), strict=True))
 
     @property
     def digest(self) -> str:
@@ -52,12 +56,13 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
     that are no UTF-8 are left out.
     """
     check_folder(folder)
-    found = [
-        _cut(_ids(path, tokenizer, vocab), length)
+    found = {
+        path.relative_to(folder).as_posix(): _cut(_ids(path, tokenizer, vocab), length)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    all_ids = np.concatenate(found) if found else np.zeros((0, length), np.int64)
+    }
+    names = [name for name, own in found.items() for _ in own]
+    all_ids = np.concatenate(list(found.values())) if found else np.zeros((0, length), np.int64)
     if len(all_ids) < 2:
         raise ArgumentError(
             f"{folder}: fewer than two sequences of {length} tokens of text; give more, or a lower length"
@@ -66,7 +71,7 @@ def read_corpus(folder: Path, tokenizer: Tokenizer, length: int, vocab: int) -> 
     held = torch.arange(len(sequences)) % HELD_EVERY == HELD_EVERY // 2
     if not held.any():
         held[-1] = True
-    return Corpus(sequences[~held], sequences[held])
+    return Corpus(sequences[~held], sequences[held], [names[place] for place in held.nonzero().flatten().tolist()])
 
 
 def _ids(path: Path, tokenizer: Tokenizer, vocab: int) -> np.ndarray:

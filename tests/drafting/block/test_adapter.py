@@ -115,15 +115,11 @@ def test_facts_too_deep_to_read_and_a_name_that_no_file_has(file, facts):
 
 
 def test_what_is_not_there_is_known_before_the_model_is_loaded():
-    with pytest.raises(ArgumentError, match="drafter 'block' needs an adapter: give the file"):
-        LLM("no such model", drafter="block")
     with pytest.raises(ArgumentError, match="no such adapter: nowhere"):
         LLM("no such model", drafter="block", adapter="nowhere")
 
 
-def test_the_drafter_needs_one(tiny, tiny_folder):
-    with pytest.raises(ArgumentError, match="drafter 'block' needs an adapter"):
-        tiny.variant(drafter="block")
+def test_an_adapter_means_nothing_to_other_drafters(tiny, tiny_folder):
     for name, value in (("adapter", "x"), ("block_mode", "parallel")):
         with pytest.raises(ArgumentError, match=f"{name} '{value}' means nothing to drafter 'lookup'"):
             LLM(tiny_folder, drafter="lookup", **{name: value})

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from glimpse.engine.device.asking import BEGIN, FIRST, KNOWN, LAST, TRIES, Asking
+from glimpse.engine.device.asking import BEGIN, FIRST, KNOWN, LAST, MOST_SHARE, SEEN, SHARE, TRIES, Asking
 
 ROWS = (0, 1)
 
@@ -51,10 +51,21 @@ def test_drafts_that_pay_are_asked_for_at_every_step():
 
 
 def test_drafts_that_do_not_pay_are_asked_for_ever_more_seldom():
-    found = Device(drafted=3.0).steps(400)
+    found = Device(drafted=2.5, tokens=2).steps(400)
     begin = "a" * BEGIN + "." * (KNOWN + 1)
-    assert found.startswith(begin + "." * FIRST + "a" * TRIES + "." * 2 * FIRST + "a" * TRIES)
+    first = int(TRIES * 1.5 / MOST_SHARE)
+    assert found.startswith(begin + "." * first + "a" * TRIES + "." * LAST + "a" * TRIES + "." * LAST)
     assert found[-200:].count("a") <= TRIES * (200 // LAST + 1)
+
+
+def test_rests_are_short_where_asking_costs_little():
+    """A step with drafts that bring nothing takes 1.1 plain steps: then two in twenty cost a hundredth."""
+    found = Device(drafted=1.1, tokens=2).steps(400)
+    rests = [len(rest) for rest in found.split("a") if rest]
+    assert rests[0] == KNOWN + 1, "what a plain step takes"
+    assert rests[1:4] == [FIRST, 2 * FIRST, 4 * FIRST]
+    assert max(rests) == rests[-2] == int(TRIES * 0.1 / SHARE + 1e-6)
+    assert found.rindex("." * (KNOWN + 1), 0, SEEN) == BEGIN
 
 
 def test_drafts_are_asked_for_again_once_they_pay():
@@ -62,6 +73,30 @@ def test_drafts_are_asked_for_again_once_they_pay():
     device.steps(300)
     device.seconds[True] = 0.5
     assert device.steps(300).endswith("a" * 50)
+
+
+def test_a_few_steps_that_brought_nothing_are_no_reason_to_rest():
+    """Drafts that bring a row 1 token in three steps of four and 5 in the fourth, at 1.3 plain steps each."""
+    device = Device(drafted=1.3, tokens=1)
+    device.tokens[False] = 1
+    found = ""
+    for place in range(200):
+        device.tokens[True] = 5 if place % 4 == 3 else 1
+        found += "a" if device.step((7,)) else "."
+    assert found == "a" * BEGIN + "." * (KNOWN + 1) + "a" * (200 - BEGIN - KNOWN - 1)
+
+
+def test_a_new_text_is_asked_for_at_once_and_what_drafts_brought_before_says_nothing_of_it():
+    device = Device(drafted=1.2, tokens=2)
+    device.steps(100)
+    while device.step():
+        pass
+    assert device.asking.rests(ROWS)
+    device.tokens[True] = 4
+    assert device.steps(100, (2, 3)) == "a" * 100
+    device.tokens[True] = 2
+    found = device.steps(40, (4, 5))
+    assert len(found[: found.index(".")]) < SEEN, "what steps take is known"
 
 
 def test_other_rows_are_asked_at_once_and_batches_of_a_size_share_what_is_known():
@@ -86,7 +121,7 @@ def test_steps_after_something_else_or_freshly_captured_say_nothing(fresh):
                 ran=SimpleNamespace(fresh=fresh), asked=asked, drafts=False,
             )
         )  # fmt: skip
-    assert not asking._size(2).asked.seen
+    assert not asking._size(2).asked.tokens
 
 
 def test_a_drafter_that_raises_leaves_the_books_right():
@@ -96,5 +131,5 @@ def test_a_drafter_that_raises_leaves_the_books_right():
     found = device.steps(BEGIN + KNOWN + FIRST + 1)
     size = device.asking._size(2)
     assert found.startswith("a" * (BEGIN - 1) + ".")
-    assert {tokens for tokens, _ in size.plain.seen} == {2}
-    assert {tokens for tokens, _ in size.asked.seen} == {4}
+    assert set(size.plain.tokens) == {2}
+    assert set(size.asked.tokens) == {4}

@@ -23,8 +23,12 @@ from glimpse.sampling.params import SamplingParams
 from tiny import write_tiny_checkpoint
 
 SIZE = 2
-WAYS = ("auto", "parallel")
+HOST, AHEAD = {"block_mode": "auto"}, {"block_mode": "parallel"}
 """With `fixed`: paced by the host, and a step ahead of it."""
+CUT = {"block_mode": "parallel", "pacer": "marginal"}
+"""Cut on the device by the pacer's rule."""
+APART = CUT | {"block_mode": "sequential"}
+WAYS = (HOST, AHEAD, CUT, APART)
 
 
 def small(folder, architecture="llama", context=None, **more):
@@ -123,26 +127,13 @@ def test_other_models_and_adapters_make_the_eager_engines_blocks(tmp_path, archi
     assert not unlike(found, {text: right[text] for text in found})
 
 
-def test_a_priced_block_under_marginal(llm, adapter, monkeypatch):
-    """Groups by price, drafts by worth: none of it changes the text."""
-    monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
-    monkeypatch.setattr("glimpse.pacing.marginal.worthwhile", lambda gains, *_: [range(len(own)) for own in gains])
-    (prompt,) = prompts_of(llm, 6)
-    device = on_device(llm, drafter="block", adapter=adapter)
-    (found,) = device.generate([prompt], greedy(4))
-    assert ids_of([found]) == ids_of(llm.generate([prompt], greedy(4)))
-    assert found.speculation.drafted > 0
-    points = [load for load, _ in device._engine.parts.costs.points()]
-    assert any(load[2] for load in points), "masks that rode are priced"
-
-
-@pytest.mark.parametrize("mode", WAYS)
-def test_stops_and_the_end_of_the_context(tmp_path, mode):
+@pytest.mark.parametrize("way", WAYS)
+def test_stops_and_the_end_of_the_context(tmp_path, way):
     short = small(tmp_path, context=9)
     adapter = str(write_random_adapter(tmp_path / "adapter", short, size=SIZE))
     prompts = prompts_of(short, 7, 9)
     stop = short.generate(prompts[:1], greedy(2))[0].token_ids[1]
-    device = on_device(short, **options(adapter, block_mode=mode))
+    device = on_device(short, **options(adapter, **way))
     for params in (greedy(5), greedy(5, stop_token_ids=[stop])):
         found, right = device.generate(prompts, params), short.generate(prompts, params)
         assert [(own.token_ids, own.finish_reason) for own in found] == [
@@ -150,10 +141,10 @@ def test_stops_and_the_end_of_the_context(tmp_path, mode):
         ]
 
 
-@pytest.mark.parametrize("mode", WAYS)
-def test_processors_run_eagerly_beside_and_rows_go_on_where_they_were_put_back(llm, adapter, mode):
+@pytest.mark.parametrize("way", WAYS)
+def test_processors_run_eagerly_beside_and_rows_go_on_where_they_were_put_back(llm, adapter, way):
     prompts, params = prompts_of(llm, 4, 3), [greedy(3, repetition_penalty=1.3), greedy(4)]
-    device = on_device(llm, **options(adapter, reserve="next", block_mode=mode))
+    device = on_device(llm, **options(adapter, reserve="next", **way))
     engine, made = device._engine, device._requests(prompts, params)
     for request in made:
         engine.add(request)
@@ -167,8 +158,8 @@ def test_processors_run_eagerly_beside_and_rows_go_on_where_they_were_put_back(l
     assert not engine.parts.drafter._blocks
 
 
-@pytest.mark.parametrize("mode", WAYS)
-def test_a_draft_that_breaks_its_row_is_dropped(llm, adapter, mode, monkeypatch):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_draft_that_breaks_its_row_is_dropped(llm, adapter, way, monkeypatch):
     """A drafted token's values are not finite: a plain step shows that the text is sound."""
     (prompt,) = prompts_of(llm, 4)
     (plain,) = ids_of(llm.generate([prompt], greedy(3)))
@@ -178,7 +169,7 @@ def test_a_draft_that_breaks_its_row_is_dropped(llm, adapter, mode, monkeypatch)
     kept = weight[spoiled].clone()
     with torch.inference_mode():
         weight[spoiled] = torch.nan
-        (found,) = on_device(llm, **options(adapter, block_mode=mode)).generate([prompt], greedy(3))
+        (found,) = on_device(llm, **options(adapter, **way)).generate([prompt], greedy(3))
         weight[spoiled] = kept
     assert ids_of([found]) == [plain]
 

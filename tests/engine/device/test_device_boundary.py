@@ -82,3 +82,13 @@ def test_a_draft_that_is_not_finite_is_dropped(llm):
     pool.values[:, :, -16:] = held
     assert request.error is None
     assert list(request.committer.token_ids) == ids_of(llm.generate(prompts_of(llm, 33), params_of(6)))[0]
+
+
+def test_short_verifications_fill_the_machine(llm, monkeypatch):
+    """A row may have 64 tokens, in tiles; pieces are as many for each as where rows have one tile."""
+    monkeypatch.setattr("glimpse.attention.triton.attention.processors", lambda device: 64)
+    core = sibling(llm, device_engine)._engine._core
+    usual, work = core.paged(3, core.rows.most + 1), boundary_work.BoundaryWork(core, 3, 1)
+    assert usual.tiles > 1
+    assert work._paged.splits.items >= usual.tiles * usual.splits.items
+    assert work._paged.tiles == usual.tiles

@@ -79,7 +79,7 @@ def said(outputs):
     return [(out.token_ids, out.text, out.finish_reason, out.stop_reason) for out in outputs]
 
 
-def four_likeliest(gains, prices, rows, seconds):
+def four_likeliest(gains, *_):
     return [np.argsort(-own, kind="stable")[:4] for own in gains]
 
 

@@ -116,9 +116,8 @@ def _leave_kernel(
             reach *= chance
             count += (reach >= floor).to(tl.int32)
             tl.store(text + place, token, mask=made & (after + place < tokens_stride))
-        else:
-            tl.store(out + row * 2 * SIZE + place, token.to(tl.int32))
-            tl.store(out + row * 2 * SIZE + SIZE + place, chance.to(tl.int32, bitcast=True))
+        tl.store(out + row * 2 * SIZE + place, token.to(tl.int32))
+        tl.store(out + row * 2 * SIZE + SIZE + place, chance.to(tl.int32, bitcast=True))
     if AHEAD:
         # The target adds a token of its own.
         count = tl.minimum(tl.minimum(count, tl.load(limit + row) - after - 1), ahead)
@@ -148,9 +147,9 @@ def leave(
 ) -> None:
     """What `sample` has just picked from `logits` [B * size, vocab or more] as the rows' next blocks.
 
-    `ahead` 0: writes to `out` [B, 2 * size] int32 the tokens, then, as bits, the probability of each under its law;
-    under the head's own where the law is sure. Else they go behind the texts of rows whose last committed token had one
-    of the `groups`, and into `drafted` at most `ahead` of them, up to where the product of the probabilities falls
+    Writes to `out` [B, 2 * size] int32 the tokens, then, as bits, the probability of each under its law; under the
+    head's own where the law is sure. With `ahead` they also go behind the texts of rows whose last committed token had
+    one of the `groups`, and into `drafted` at most `ahead` of them, up to where the product of the probabilities falls
     below `floor`.
     """
     _leave_kernel[(len(rows.counts),)](

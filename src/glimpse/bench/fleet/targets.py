@@ -28,7 +28,7 @@ def _targets(cell: dict[str, Any]) -> Iterator[Target]:
         return
     for other, arm in arms.items():
         if other not in (NONE, FLEET):
-            yield Target(f"{name}: fleet over {other}", ">= 1.0", fleet["tokens_per_s"] / arm["tokens_per_s"])
+            yield Target(f"{name}: fleet over {other}", ">= 1.0", fleet["speedup"] / arm["speedup"])
     yield Target(f"{name}: host time not hidden, share", "<= 0.05", fleet["host_share"])
     if name in SPEEDUPS:
         yield Target(f"{name}: speedup over none", f">= {SPEEDUPS[name]}", fleet["speedup"])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +23,7 @@ NEEDED = "needs an adapter: give the file that glimpse train block made"
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 """What tensors may be stored as."""
 _ENTRY = "glimpse"
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,11 @@ def read_adapter(path: Path, spec: DecoderSpec, fingerprint: str) -> Adapter:
     return Adapter(config, tensors)
 
 
+def config_of(path: Path) -> BlockConfig:
+    """The config of an adapter, whose tensors are not read. Raises as `read_adapter`."""
+    return _config(path, _opened(path, "adapter", lambda file: None)[0])
+
+
 def check_there(path: Path, what: str = "adapter") -> None:
     """Raises ArgumentError where there is no such file."""
     try:
@@ -129,12 +135,16 @@ def load_whole(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Tensor]
 
     Raises ArgumentError without one, ModelError for a broken one.
     """
+    return _opened(path, what, lambda file: {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+
+
+def _opened(path: Path, what: str, read: Callable[[Any], _Read]) -> tuple[dict[str, Any], _Read]:
+    """Facts, and what `read` makes of the open file."""
     check_there(path, what)
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {}).get(_ENTRY, "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return facts if isinstance(facts, dict) else {}, tensors
+            return facts if isinstance(facts, dict) else {}, read(file)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not a whole safetensors file: {' '.join(str(error).split())}") from error
 

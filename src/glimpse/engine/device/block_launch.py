@@ -54,7 +54,7 @@ class BlockLauncher:
         self._works: Kept[Shape, BlockWork] = Kept(WORKS, lambda shape: BlockWork(core, blocks, *shape[1:]), self._drop)
 
     def run(self, move: BlockMove, rows: int, queries: int, graphs: Graphs) -> tuple[Ran, BlockShape]:
-        """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made to a host that paces.
+        """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made where it is told.
 
         `rows` and `queries`: what a graph is made for, at least those of the move.
         """
@@ -62,7 +62,7 @@ class BlockLauncher:
         wanted = self._shape(rows, queries, groups)
         shape = graphs.covering.choose("block", wanted, self._ample(rows, queries, groups))
         ran = graphs.run(*self._step(shape, graphs))
-        if not self._blocks.ahead:
+        if self._blocks.told:
             self._blocks.send(len(move.riding))
         _, size, queries, groups = shape
         return replace(ran, covered=size > rows), BlockShape(queries, groups, groups * self._blocks.head.size)

@@ -6,6 +6,9 @@ verify have, nobody knows at the launch: the step has room for so many, and rows
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from glimpse.attention.triton.attention import Paged
 from glimpse.attention.triton.trusting import bound, learned_at
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mixed import Mixed
@@ -26,7 +29,7 @@ class BoundaryWork(Mixed):
         super().__init__(core, size, most + 1 + ROOM * size * queries, most + 1)
         if core.trust is None:
             raise GlimpseError("these rows have no boundaries; build them with a TrustState")
-        self._trust = core.trust
+        self._trust, self._paged = core.trust, _for_few(core, size, most + 1)
 
     def renew(self) -> None:
         """Does nothing: these steps read the rows' own settings."""
@@ -52,3 +55,14 @@ class BoundaryWork(Mixed):
             self._recall.base,
         )  # fmt: skip
         trust.choose(size)
+
+
+def _for_few(core: Core, size: int, queries: int) -> Paged:
+    """Attention of rows that may verify `queries` tokens, of which few verify at a time, and most of them few tokens.
+
+    Rows are cut up as if each came in all its tiles. A tile without tokens returns at once, so that where only first
+    tiles have any, pieces for a whole machine are for one tile of it: there are as many times more.
+    """
+    usual = core.paged(size, queries)
+    config = replace(usual.config, waves=usual.config.waves * usual.tiles)
+    return Paged(core.shape, size, queries, core.pool.page_size, core.decoder.device, config)

@@ -86,7 +86,7 @@ def _core(parts: Parts, options: EngineOptions) -> Core:
     if trusted and recall:
         core.trust = TrustState(rows, recall, pool.page_size, budget, *trusted, parts.sampler.vocab, verifies=verifies)
     if head is not None:
-        # Whatever is drafted, this pacer verifies so many, and groups ride wherever a row may end.
-        foretold = parts.pacer.foretells and options.block_mode == "parallel"
-        core.blocks = BlockState(core, head, ahead=parts.pacer.most if foretold else 0)
+        # Whatever is drafted, the one verifies so many, with groups wherever a row may end; the other foretells a rule.
+        foretold = (parts.pacer.foretells and options.block_mode == "parallel") or parts.pacer.cuts
+        core.blocks = BlockState(core, head, ahead=parts.pacer.most if foretold else 0, cuts=parts.pacer.cuts)
     return core

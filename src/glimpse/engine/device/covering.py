@@ -69,3 +69,12 @@ def ladder(count: int, most: int) -> int:
 def _covers(held: Shape, wanted: Shape) -> bool:
     near = held[0] <= max(FREE, SPARE * wanted[0])
     return near and all(have >= need for have, need in zip(held, wanted, strict=True))
+
+
+def node_bucket(tokens: int) -> int:
+    """The number of tokens that a step of `tokens` is made for: 1, 2, 4, 8, 16, then two sizes an octave.
+
+    At most a third is padding, which is free until products are bound by arithmetic.
+    """
+    grain = 1 << max(0, (tokens - 1).bit_length() - (2 if tokens > 16 else 0))
+    return -(-tokens // grain) * grain

@@ -11,6 +11,7 @@ import torch
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
 from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.core import Core
@@ -28,7 +29,7 @@ from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.device.trust_pace import TrustPace
-from glimpse.engine.device.turns import turns_of
+from glimpse.engine.device.turns import AnyPace, turns_of
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -36,6 +37,7 @@ from glimpse.engine.options import EngineOptions
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.residents import Residents
+from glimpse.pacing.riding import MODES
 from glimpse.sampling.params import ResolvedParams
 
 _WHILE_RUNNING = "the step's requests are lost; run fewer at once (max_batch_size) or shorter ones (max_context)"
@@ -66,14 +68,16 @@ class DeviceEngine:
         self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
         self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts))
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
-        self._pace = _pace_of(parts, core)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
+        self._pace = _pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])
+        priced = self._pace if isinstance(self._pace, AheadBlocks) else None
+        # A pacer that foretells is told what to do: it drafts whatever that costs.
+        self._asking = priced.asking if priced else Asking() if waits and not known else None
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
-        blocks = BlockReader(core.blocks, parts) if core.blocks and not ahead else None
+        heard = priced.heard if priced else None
+        blocks = BlockReader(core.blocks, parts, heard) if core.blocks and core.blocks.told else None
         self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
-        # A pacer that foretells is told what to do: it drafts whatever that costs.
-        self._asking = Asking() if waits and not known else None
         self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
 
     @property
@@ -194,7 +198,7 @@ class DeviceEngine:
             self._late += self._land(0)
             if self._seats.taken:
                 self._turns.change(self._seats.taken)
-        if self._asking and self._flying and not self._own and not self._asking.rests(self._slots):
+        if self._asking and self._flying and not self._own and not self._asking.rests(self._numbers):
             self._late += self._land(0)
         if not self._seats.taken:
             return False
@@ -213,14 +217,24 @@ class DeviceEngine:
         return self._own or (self._asking is not None and self._asking.resting)
 
     @property
+    def _asked(self) -> bool:
+        """Whether the step that is launched is one of those that are asked for."""
+        return self._asking is not None and self._asking.asked and not (self._turns is not None and self._turns.own)
+
+    @property
     def _slots(self) -> tuple[int, ...]:
         return tuple(seat.slot for seat in self._seats.taken)
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        """Of the running requests."""
+        return tuple(seat.request.arrival for seat in self._seats.taken)
 
     def _next_move(self) -> AnyMove:
         plain = self._settler.doubtful or (self._turns is not None and self._turns.ending)
         if self._host_drafts is None or self._own:
             return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
-        if self._asking is None or self._asking.asks(self._slots):
+        if self._asking is None or self._asking.asks(self._numbers):
             return self._host_drafts.next(self._seats.taken, plain=plain)
         return self._host_drafts.skip(self._seats.taken)
 
@@ -229,8 +243,7 @@ class DeviceEngine:
         letter, arrived = self._mail.send()
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, given.blocks, asked=self._asking is not None and self._asking.asked and not self._own,
-            drafts=self._core.drafts and self._own,
+            given.trees, given.blocks, asked=self._asked, drafts=self._core.drafts and self._own,
         )  # fmt: skip
 
     def _land(self, ahead: int) -> list[Progress]:
@@ -269,10 +282,12 @@ class DeviceEngine:
             self._pace.leave(seat.slot)
 
 
-def _pace_of(parts: Parts, core: Core) -> Pace | OwnPace | BlockPace | TrustPace:
+def _pace_of(parts: Parts, core: Core, launcher: Launcher, mode: str) -> AnyPace:
     """What says what comes next, where that is not what the host drafts."""
     if core.trust is not None:
         return TrustPace()
+    if core.blocks is not None and core.blocks.cuts:
+        return AheadBlocks(core.blocks, parts, launcher.queries, mode)
     if core.blocks is not None and core.blocks.ahead:
         return BlockPace(core.blocks)
     if parts.pacer.in_step:

@@ -9,7 +9,7 @@ import torch
 from glimpse.attention.triton.mixed import Want
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
-from glimpse.engine.device.block_launch import BlockMove, BlockShape
+from glimpse.engine.device.block_launch import BlockMove
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mark
@@ -17,6 +17,7 @@ from glimpse.engine.device.own_pace import Mixture
 from glimpse.engine.device.pace import Move
 from glimpse.engine.device.settle import Timed
 from glimpse.engine.device.tree_launch import TreeMove
+from glimpse.pacing.block_ways import masked_load
 from glimpse.pacing.costs import StepLoad
 
 AnyMove = Move | Mixture | TreeMove | BlockMove
@@ -78,7 +79,9 @@ class Steps:
     def _blocks(self, move: BlockMove, view: RowView) -> Given:
         begun = Mark(self._device)
         ran, shape = self._launcher.blocks(move)
-        timed = Timed(begun, Mark(self._device), _block_load(shape, _lengths(view)), 1)
+        timed = Timed(
+            begun, Mark(self._device), masked_load(_lengths(view), shape.queries, shape.groups, shape.masks), 1
+        )
         return Given(ran, True, 1, (timed,), blocks=move)
 
     def _draft_load(self, lengths: list[int]) -> StepLoad:
@@ -119,12 +122,3 @@ def _tree_load(move: TreeMove, tokens: int, lengths: list[int]) -> StepLoad:
         full_kv=sum(lengths) + sum(move.drafted),
         pairs=sum((drafted + 1) * length for drafted, length in zip(move.drafted, lengths, strict=True)),
     )
-
-
-def _block_load(shape: BlockShape, lengths: list[int]) -> StepLoad:
-    """Masks as the eager engine counts them (`forward.load_of`), with those that ride for other rows' sake."""
-    tokens, read = len(lengths) * shape.queries, sum(lengths)
-    return StepLoad(
-        full_tokens=tokens, full_kv=read + tokens - len(lengths), pairs=shape.queries * read,
-        draft_tokens=len(lengths) * shape.masks, draft_kv=shape.groups * read, riding=1,
-    )  # fmt: skip

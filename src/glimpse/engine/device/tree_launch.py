@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.covering import Shape, ladder
+from glimpse.engine.device.covering import Shape, ladder, node_bucket
 from glimpse.engine.device.graphs import Graphs, Ran, Step
 from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.tree_state import TreeState
@@ -94,12 +94,3 @@ class TreeLauncher:
 
 def _width(widths: Sequence[int], nodes: int, most: int) -> int:
     return min(next(width for width in widths if width > nodes), most)
-
-
-def node_bucket(tokens: int) -> int:
-    """The number of tokens that a step of `tokens` is made for: 1, 2, 4, 8, 16, then two sizes an octave.
-
-    At most a third is padding, which is free until products are bound by arithmetic.
-    """
-    grain = 1 << max(0, (tokens - 1).bit_length() - (2 if tokens > 16 else 0))
-    return -(-tokens // grain) * grain

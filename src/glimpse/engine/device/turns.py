@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.host_drafts import HostDrafts
 from glimpse.engine.device.own_pace import OwnPace
@@ -17,6 +18,10 @@ from glimpse.pacing.in_step import InStep
 
 if TYPE_CHECKING:
     from glimpse.engine.device.host_trees import HostTrees
+
+
+AnyPace = Pace | OwnPace | BlockPace | AheadBlocks | TrustPace
+"""What says what a batch does next, where the host does not draft."""
 
 
 class Turns:
@@ -67,8 +72,7 @@ class Turns:
 
 
 def turns_of(
-    parts: Parts, asking: Asking | None, pace: Pace | OwnPace | BlockPace | TrustPace,
-    drafts: HostDrafts | HostTrees | None,
+    parts: Parts, asking: Asking | None, pace: AnyPace, drafts: HostDrafts | HostTrees | None
 ) -> Turns | None:  # fmt: skip
     """Of parts whose batch may draft for itself; None for others."""
     if parts.pacer.in_step is None or asking is None or drafts is None or not isinstance(pace, OwnPace):

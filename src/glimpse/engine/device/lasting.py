@@ -1,0 +1,77 @@
+"""Whether drafts that the device makes are worth their steps: asked seldom, where prices decide more than texts do.
+
+Drafts from the host are asked for anew with every text (`Asking`): how much a text repeats itself is what they live on.
+How long a step with masks takes over a plain one is the same for all texts, and a try costs a step that only makes
+blocks. So tries here are longer, the rests between them as long as they are dear, and go on while requests come and go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from glimpse.engine.device.asking import FIRST, KNOWN, TRIES, Asking, _Size
+
+LONGEST = 4096
+"""Plain steps of a rest, at most."""
+YOUNG = 64
+"""Steps with drafts of a size of batch up to which they have the benefit of the doubt: what a few of them brought says
+little, and this is paid for once."""
+KEPT = 240
+"""Steps with drafts that pay until plain ones are looked at again: texts grow, and others come."""
+
+
+class LastingAsking(Asking):
+    """`Asking` with tries of several steps, which cost a share of the time at most where they bring nothing."""
+
+    def __init__(self, tries: int, share: float) -> None:
+        """`tries`: steps with drafts between two rests; `share`: what they may cost of the time."""
+        super().__init__()
+        self._tries, self._share = tries, share
+        self._of: _Size | None = None
+        """What is known of batches of the size that runs."""
+        self._kept = 0
+        """Steps with drafts since plain ones were seen."""
+        self._tried = Counter[int]()
+        """Steps with drafts, by size of batch."""
+
+    def asks(self, rows: tuple[int, ...]) -> bool:
+        """Whether the step that is launched now for these rows should have drafts."""
+        size = self._size(len(rows))
+        if size is not self._of:
+            self._rest, self._of, self._kept = 0, size, 0
+        self._rows = rows
+        if not self._rest and size.left <= 0:
+            self._decide(size)
+        self.asked = self._rest <= 0
+        self._rest -= not self.asked
+        size.left -= self.asked
+        self._tried[len(rows).bit_length()] += self.asked
+        return self.asked
+
+    def _decide(self, size: _Size) -> None:
+        if not size.known:
+            self._rest, size.left = KNOWN + 1, TRIES
+            return
+        size.left = self._tries
+        speed = size.asked.rate / size.plain.rate * (1 + self._doubt(size))
+        if speed < 1:
+            self._rest = self._dear(size, speed)
+            return
+        self._kept += self._tries
+        if self._kept >= KEPT:
+            self._kept, size.left = 0, 0
+            size.plain = type(size.plain)()
+
+    def _doubt(self, size: _Size) -> float:
+        """The relative error of what steps with drafts were seen to bring, while few have been."""
+        rows, tried = len(self._rows), self._tried[len(self._rows).bit_length()]
+        accepted = max(0.0, size.asked.rate * size.asked.seconds / rows - 1)
+        # Tokens accepted in a row are about geometric; the last 16 steps are remembered.
+        error = math.sqrt(accepted * (1 + accepted) / (min(tried, 16) * rows))
+        return error / (1 + accepted) if tried < YOUNG else 0.0
+
+    def _dear(self, size: _Size, speed: float) -> int:
+        """Steps of a rest that make up for the next tries, as slow as the last ones."""
+        lost = self._tries * size.asked.seconds * (1 - speed)
+        return min(max(FIRST, math.ceil(lost / (self._share * size.plain.seconds))), LONGEST)
