@@ -23,6 +23,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -32,6 +33,7 @@ import torch
 
 from benchmarks.gpu_block import LEFT_OUT, questions_of
 from benchmarks.gpu_retrieval import LAWS, Asked, opened, run
+from glimpse.bench.captures import settled
 from glimpse.bench.environment import device_of, known_commit, source_root, versions
 from glimpse.bench.grow_adapter import adapter_label, grown_adapter_file
 from glimpse.bench.grow_source import open_source
@@ -42,6 +44,7 @@ from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.warming import warm_up
 from glimpse.model import resolve_model
 
 PLAIN, EAGER, PRICED = "none", "none, eager", "block"
@@ -74,18 +77,27 @@ def engine_of(loaded: Loaded, arm: str, adapter: Path) -> EngineFace:
     return build_engine(loaded, options)
 
 
-def measured(loaded: Loaded, adapter: Path, prompts: list[list[int]], rows: int, law: str, options: argparse.Namespace
-) -> list[dict[str, Any]]:  # fmt: skip
-    """All arms of one cell, in turns; the first turn of each does not count."""
+def ready(loaded: Loaded, adapter: Path) -> dict[str, EngineFace]:
+    """The engine of each arm, with what its steps will need."""
     engines = {arm: engine_of(loaded, arm, adapter) for arm in ARMS}
+    for arm, engine in engines.items():
+        print(f"{arm}: {warm_up(loaded, engine)}", flush=True)
+    return engines
+
+
+def measured(
+    loaded: Loaded, engines: dict[str, EngineFace], prompts: list[list[int]], rows: int, law: str,
+    options: argparse.Namespace,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """All arms of one cell, in turns; the first turn of each does not count, nor do those that captured graphs."""
     found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
     for turn in range(-1, max(options.turns, math.ceil(TEXTS / rows))):
         own = [prompts[(max(turn, 0) * rows + row) % len(prompts)] for row in range(rows)]
         for arm, engine in engines.items():
-            before = engine.facts.get("graphs")
-            turned = run(loaded, engine, Asked(own, [""] * rows), law, options.tokens)
-            turned["captured"] = engine.facts.get("graphs") != before
-            found[arm] += [turned] if turn >= 0 else []
+            turned, given_up, fresh = settled(
+                partial(run, loaded, engine, Asked(own, [""] * rows), law, options.tokens), engine
+            )
+            found[arm] += [turned | {"given_up": given_up, "captured": fresh}] if turn >= 0 else []
     return [{"arm": arm, **_figures(turns, found)} for arm, turns in found.items()]
 
 
@@ -98,7 +110,7 @@ def _figures(own: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) 
     texts = [text for turn in own for text in turn["texts"]]
     return {
         "speeds": [_speed(turn) for turn in own],
-        "captured": sum(turn["captured"] for turn in own),
+        **{name: sum(turn[name] for turn in own) for name in ("given_up", "captured")},
         "times": {other: _times(own, found[other]) for other in (PLAIN, EAGER)},
         "accepted_a_draft": sum(row["accepted"] for row in rows) / drafts,
         "drafted_a_draft": sum(row["drafted"] for row in rows) / drafts,
@@ -189,11 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
               "adapter": adapter_label(options.adapter)}  # fmt: skip
     journal, begun = Journal(options.out / ".block_speed.partial.jsonl", header), time.perf_counter()
     for model, loaded, adapter in models(options):
+        engines = dict[str, EngineFace]()
         for law, rows in product(options.laws.split(","), options.rows):
             name = f"{model} x{rows}, {law}"
             if name in journal.cells or time.perf_counter() - begun > options.seconds:
                 continue
-            journal.add(name, {"arms": measured(loaded, adapter, options.prompts, rows, law, options)})
+            engines = engines or ready(loaded, adapter)
+            journal.add(name, {"arms": measured(loaded, engines, options.prompts, rows, law, options)})
             result = result_of(list(journal.cells.values()), options)
             print(*("  ".join(row) for row in result.tables[0].rows[-len(ARMS) :]), sep="\n", flush=True)
             write_result(result, options.out)

@@ -3,8 +3,9 @@
     PYTHONPATH=src python3 -m benchmarks.gpu_retrieval --model demo.gguf --ids ids.npz --out FOLDER --commit HASH
 
 `ids.npz`: `benchmarks.gpu_retrieval_ids`. Requests of a batch are asked together; the clock runs from where all have
-written a token to where one has written all of its own, so that the batch is full. A run that is not counted comes
-first (graphs are captured); then the arms take turns. The file is written after each cell.
+written a token to where one has written all of its own, so that the batch is full. What steps will need is made ready
+first, and a run comes that is not counted; then the arms take turns, again where a turn captured graphs (`given_up`).
+The file is written after each cell.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glimpse.bench.captures import settled
 from glimpse.bench.grow import grow_checkpoint
 from glimpse.bench.results import Result, Table, Target, write_result
 from glimpse.bench.stats import distinct_share
@@ -33,6 +36,7 @@ from glimpse.engine.loaded import Loaded, load
 from glimpse.engine.options import EngineOptions
 from glimpse.engine.request import Request
 from glimpse.engine.submit import make_requests
+from glimpse.engine.warming import warm_up
 from glimpse.model import load_checkpoint, resolve_model
 from glimpse.model.checkpoint import Checkpoint
 from glimpse.sampling.params import SamplingParams
@@ -147,12 +151,16 @@ def _row(name: str, request: Request) -> dict[str, Any]:
 def measure(
     cell: Cell, loaded: Loaded, engines: dict[str, EngineFace], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """All arms of one cell, in turns; the first turn does not count."""
+    """All arms of one cell, in turns; the first turn does not count, nor do those that captured graphs."""
     asked = batches(options.ids, cell.rows, 1 if cell.rows > 1 else options.singles)
     found: dict[str, list[list[dict[str, Any]]]] = {arm: [] for arm in engines}
     for turn in range(options.turns + 1):
         for arm, engine in engines.items():
-            own = [run(loaded, engine, batch, cell.law, options.tokens) for batch in asked]
+            own = []
+            for batch in asked:
+                again = partial(run, loaded, engine, batch, cell.law, options.tokens)
+                turned, given_up, fresh = settled(again, engine)
+                own.append(turned | {"given_up": given_up, "captured": fresh})
             if turn:
                 found[arm].append(own)
     plain = found["none"]
@@ -170,6 +178,7 @@ def _summary(own: list[list[dict[str, Any]]], plain: list[list[dict[str, Any]]])
     sets = sorted({row["set"] for row in rows})
     return {
         "tokens_per_s": median(speeds), "times_plain": median(ratios), "speeds": speeds, "ratios": ratios,
+        **{name: sum(batch[name] for turn in own for batch in turn) for name in ("given_up", "captured")},
         "tokens_a_step": _a_step(rows, "accepted") + 1, "nodes_a_step": _a_step(rows, "drafted"),
         "by_set": {name: _a_step([row for row in rows if row["set"] == name], "accepted") + 1 for name in sets},
         "read_ms_a_row": 1e3 * median(sum(batch["read_s"] for batch in turn) for turn in own) / len(rows),
@@ -260,6 +269,8 @@ def main() -> None:
         loaded = load(opened(model, options, device), longest + options.tokens, max(options.rows))
         loaded = replace(loaded, step_costs=None)
         engines = {arm: engine_of(loaded, arm) for arm in options.arms.split(";")}
+        for arm, engine in engines.items():
+            print(f"{arm}: {warm_up(loaded, engine)}", flush=True)
         for cell in cells(options, model):
             if time.perf_counter() - begun > options.seconds:
                 print(f"no time left for {cell.name}", flush=True)

@@ -14,9 +14,11 @@ import asyncio
 import json
 import multiprocessing
 import socket
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -44,7 +46,7 @@ from glimpse.serve.settings import ServeSettings
 CELLS = "{model}:2000x64=8,24,48;{model}@llama-3.1-8b:4000x32=1,3,6"
 PROMPTS = 64
 WARM = 6.0
-"""Seconds of load before the first of each drafter: graphs are captured, kernels compiled."""
+"""Seconds of load before the first of each drafter, once what it needs is there: its prices settle."""
 LAW = {"temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 1}
 
 
@@ -91,6 +93,20 @@ def opened(cell: Cell, models: Models, tokens: int) -> LLM:
     return LLM.over(loaded, EngineOptions("none", "fixed", prefix_reuse=False))
 
 
+def ready(address: Address, drafters: Sequence[str]) -> None:
+    """Asks once for every drafter: a server makes ready what a way of decoding needs when it is first named."""
+    for drafter in drafters:
+        begun = time.perf_counter()
+        body = {"model": "model", "prompt": [1, 2, 3], "max_tokens": 4, "drafter": drafter}
+        request = urllib.request.Request(
+            f"http://{address.host}:{address.port}/v1/completions", json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )  # fmt: skip
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            answer.read()
+        print(f"{drafter}: ready in {time.perf_counter() - begun:.1f} s", file=sys.stderr, flush=True)
+
+
 def loads(cell: Cell, llm: LLM, given: argparse.Namespace, journal: Journal, until: float) -> None:
     """All loads of a cell that are not in the journal yet, in a process of their own."""
     prompts = Text(ids=given.ids).prompts(llm.tokenizer, cell.shape.context, PROMPTS)
@@ -102,10 +118,13 @@ def loads(cell: Cell, llm: LLM, given: argparse.Namespace, journal: Journal, unt
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other,
     ):
         plan = Plan(address, "/v1/completions", bodies, cell.rates, drafters, given.load_seconds, limits)
+        known, late = journal.cells, time.monotonic() > until
+        missing = [own for own in drafters if any(_name(cell, own, rate) not in known for rate in cell.rates)]
+        ready(address, [] if late else missing)
         warmed: set[str] = set()
         for rate in cell.rates:
             for drafter in drafters:
-                name = f"{cell.shape.name} {drafter} {rate:g}/s"
+                name = _name(cell, drafter, rate)
                 if name in journal.cells or time.monotonic() > until:
                     continue
                 if drafter not in warmed:
@@ -114,6 +133,10 @@ def loads(cell: Cell, llm: LLM, given: argparse.Namespace, journal: Journal, unt
                 summary, found = other.submit(measure, plan, rate, drafter).result()
                 journal.add(name, {"model": cell.shape.name, **run_of(rate, f"{drafter}", summary, found)})
                 print(json.dumps({"load": name, **summary.to_json()}), flush=True)
+
+
+def _name(cell: Cell, drafter: str, rate: float) -> str:
+    return f"{cell.shape.name} {drafter} {rate:g}/s"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -147,6 +170,7 @@ def run(given: argparse.Namespace) -> None:
     for cell in cells:
         if time.monotonic() < until:
             llm = opened(cell, models, given.tokens)
+            print(f"{cell.shape.name}: {llm.warm_up()}", file=sys.stderr, flush=True)
             loads(cell, llm, given, journal, until)
             llm.close()
     runs: list[dict[str, Any]] = [dict(run) for run in journal.cells.values()]

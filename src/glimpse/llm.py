@@ -31,6 +31,7 @@ from glimpse.engine.request import Request
 from glimpse.engine.settings import settings_of
 from glimpse.engine.stream import chunks, run_all
 from glimpse.engine.submit import make_requests
+from glimpse.engine.warming import Warmed, warm_up
 from glimpse.errors import ArgumentError
 from glimpse.outputs import BrokenOff, Comparison, GenerationOutput, StreamChunk, TextStream
 from glimpse.sampling.noise import child_seed
@@ -66,8 +67,7 @@ class LLM:
     `reserve="next"` lets more of them share a cache too small for all (see `EngineOptions`). Prompts that begin alike
     share the cache unless `prefix_reuse` is off. `seed` makes requests that set none repeatable.
     `progress(stage, done, total)` hears of "weights" and "prefill".
-    Raises ArgumentError for wrong options, ModelError
-    for a checkpoint that cannot be used.
+    Raises ArgumentError for wrong options, ModelError for a checkpoint that cannot be used.
     """
 
     def __init__(
@@ -243,6 +243,10 @@ class LLM:
         finally:
             if key is not None:
                 self._engine.drop_prompt(key)
+
+    def warm_up(self) -> Warmed:
+        """Makes ready what decoding will need, so that no request waits for it: on a GPU, graphs and kernels."""
+        return warm_up(self._loaded, self._engine)
 
     def close(self) -> None:
         """Drops weights and cache, and gives their memory back. Using the LLM afterwards raises GlimpseError.

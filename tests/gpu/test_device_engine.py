@@ -156,4 +156,4 @@ def test_ends_of_prompts_are_read_together_as_a_graph(llms, pages):
     with device.pinned(kept):
         assert ids_of(device.generate(prompts, params)) == right
         assert ids_of(device.generate(prompts, params)) == right
-    assert ("tails", 128) in device._engine._launcher.graphs._held
+    assert ("tails", (128,)) in device._engine._launcher.graphs._held

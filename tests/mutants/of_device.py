@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "device: padding attended", "a row with a short draft reads the padding behind it",
-        f"{_ROWS}:_feed_kernel", "(first + count) * alive", "(first + QUERIES) * alive",
+        f"{_ROWS}:_feed_kernel", "(first + count) * alive", "(first + queries) * alive",
         "attention/kernels/test_row_kernels.py::test_rows_feed_their_own_drafts_and_no_more",
     ),
     Mutant(

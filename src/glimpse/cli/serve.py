@@ -79,6 +79,9 @@ class ServerOptions:
     drain_seconds: Annotated[
         float | None, option(_SERVER, "How long requests may finish after SIGTERM. Default: 30.", "--drain-seconds")
     ] = None
+    cold_start: Annotated[
+        bool, option(_SERVER, "Leave to the first requests what else is made ready before them.", "--cold-start")
+    ] = False
     allow_lossy: Annotated[
         bool, option(_SERVER, "Requests may ask for modes that change the text.", "--allow-lossy")
     ] = False

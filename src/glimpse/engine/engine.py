@@ -54,6 +54,10 @@ class Engine:
         """Nothing of note."""
         return {}
 
+    def warm_up(self) -> int:
+        """Nothing: it runs without graphs."""
+        return 0
+
     def refuses(self, params: ResolvedParams) -> str | None:
         """Nothing."""
         return None

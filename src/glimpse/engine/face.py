@@ -42,6 +42,9 @@ class EngineFace(Protocol):
     def facts(self) -> Mapping[str, object]:
         """What is worth reporting of how it runs, by name."""
 
+    def warm_up(self) -> int:
+        """Makes ready what any step may need, so that none waits for it; returns how many graphs there are now."""
+
     def refuses(self, params: ResolvedParams) -> str | None:
         """Why it does not decode with these parameters, in one line; None if it does."""
 

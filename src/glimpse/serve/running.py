@@ -80,7 +80,8 @@ def serve(llm: LLM, settings: ServeSettings, started: Callable[[str], None]) -> 
     listener = _bound(settings)
     host, port = listener.getsockname()[:2]
     try:
-        warm(llm)
+        if not settings.cold_start:
+            warm(llm)
         server = Server(llm, settings)
         started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         server.run(sockets=[listener])

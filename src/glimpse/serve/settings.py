@@ -50,6 +50,9 @@ class ServeSettings:
     cut off."""
     drain_seconds: float = 30.0
     """On SIGTERM requests have so long to finish; then they are handed back as far as they have come."""
+    cold_start: bool = False
+    """Whether to leave to the first requests what would be made ready for them: compiled loops, and on a GPU kernels
+    and graphs, of the server's own way and of others that requests name."""
     allow_lossy: bool = False
     """Whether a request may ask for a drafter or acceptance rule that changes the text."""
 

@@ -17,6 +17,7 @@ from glimpse.llm import LLM
 from glimpse.serve.errors import busy
 from glimpse.serve.schemas import Generation
 from glimpse.serve.settings import ServeSettings
+from glimpse.serve.warming import warm
 
 
 @dataclass(slots=True)
@@ -91,9 +92,16 @@ class Ways:
 
     async def _make(self, options: EngineOptions) -> Way:
         await self._make_room()
-        llm = await asyncio.to_thread(self._llm.variant, **{name: getattr(options, name) for name in NAMES})
+        llm = await asyncio.to_thread(self._ready, options)
         way = self._ways[options] = Way(AsyncLLM(llm))
         return way
+
+    def _ready(self, options: EngineOptions) -> LLM:
+        """Steps of the ways there are go on between the captures of a new one's graphs."""
+        llm = self._llm.variant(**{name: getattr(options, name) for name in NAMES})
+        if not self._settings.cold_start and llm.loaded.pool.device.type == "cuda":
+            warm(llm)
+        return llm
 
     async def _make_room(self) -> None:
         if len(self._ways) < self._settings.max_ways:

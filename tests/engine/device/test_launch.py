@@ -9,7 +9,7 @@ from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.recall import RecallBudget
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.launch import Launcher, token_bucket
-from glimpse.engine.device.settings import RoundSettings
+from glimpse.engine.device.settings import Learn, RoundSettings
 from glimpse.engine.device.state import DeviceRows
 from tiny import tiny_decoder
 
@@ -58,10 +58,12 @@ def test_rows_share_few_buckets_up_to_all_of_them(core):
 def test_shapes_not_used_for_longest_are_given_up(core, monkeypatch):
     monkeypatch.setattr("glimpse.engine.device.launch.WORKS", 2)
     launcher = Launcher(core, exact=True)
-    made = [launcher._work(rows, 1) for rows in (1, 2)]
-    assert launcher._work(1, 1) is made[0]
-    launcher._work(4, 1)
+    kind = "verify", Learn.NOTHING
+    for rows in (1, 2, 1, 4):
+        (key, _) = launcher._step(kind, (rows, rows, 1))
+        launcher.graphs.make((key, lambda: None))
     assert list(launcher._works) == [(1, 1), (4, 1)]
+    assert launcher.graphs.shapes(kind) == [(1, 1, 1), (4, 4, 1)]
 
 
 def test_tokens_of_mixed_steps_share_few_sizes():
@@ -75,3 +77,17 @@ def test_a_mixed_step_has_room_for_all_that_rows_may_feed(core):
     wants, pending = (Want.DRAFT, Want.ADD, Want.PLAIN, Want.IDLE, Want.ANEW), (5, 6, 7, 8, 0)
     assert [want.tokens(have) for want, have in zip(wants, pending, strict=True)] == [1, 7, 1, 0, 1]
     assert Launcher(core, exact=False).tokens(wants, pending) == 16
+
+
+def test_the_largest_steps_are_made_ready_first(core):
+    """Six rows: one, four, all of them; drafts of the host, of any length."""
+    keys = [key for key, _ in Launcher(core, exact=False).ready(MOST, mixes=False)]
+    assert [shape for _, shape in keys] == [
+        (rows * queries, rows, queries) for rows in (6, 4, 1) for queries in (1, 3, 5, 9, MOST + 1)
+    ]
+    assert {kind for kind, _ in keys} == {("verify", Learn.NOTHING)}
+
+
+def test_drafts_of_one_length_have_few_steps(core):
+    keys = [key for key, _ in Launcher(core, exact=True).ready(4, mixes=False)]
+    assert {shape[2] for _, shape in keys} == {1, 5}

@@ -19,6 +19,8 @@ TREE = 16
 """Queries a row from which a tree is meant."""
 JOINED = 8
 """Pieces of one length that a joining program reads at once."""
+MANY = 64
+"""The same where they have any length and a row usually has more than `JOINED`. Two sizes: each is a kernel."""
 PRODUCT_FROM = 64
 """Folded rows from which the importance is summed by a matrix product: below, adding up is faster."""
 
@@ -128,7 +130,8 @@ class Paged:
         self.part_lse = torch.empty(parts, dtype=torch.float32, device=device)
         self.part_out = torch.empty(*parts, shape.head_dim, dtype=torch.float32, device=device)
         # A joining program reads a row's usual pieces at once, as long as they fit into its registers.
-        usual = JOINED if self.config.piece else padded(-(-self.splits.items // rows), 2)
+        few = self.config.piece or self.splits.items <= JOINED * rows
+        usual = JOINED if few else MANY
         self.chunk = min(usual, max(2, 8192 // padded(shape.head_dim, 16)))
 
     def _splits(self, device: torch.device) -> Splits:
@@ -138,6 +141,11 @@ class Paged:
             return Splits.empty(rows, items, config.block, device, config.piece // config.block)
         items = int(config.waves * processors(device) / (self.shape.kv_heads * self.tiles))
         return Splits.empty(rows, items, config.block, device)
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """Queries of a row, and tiles: numbers of a launch, for no width should compile kernels anew."""
+        return self.queries, self.tiles
 
     def plan(self, lengths: Tensor) -> None:
         """Shares out rows of `lengths` [rows] int32, the rows' own tokens counted in; 0: idle."""
@@ -192,12 +200,12 @@ class Paged:
             self.splits.work, self.part_out, self.part_lse,
             None if importance is None else importance.scores,
             None if importance is None else importance.reference,
-            weights, self.splits.items, q.stride(0), keys.stride(0), table.stride(0),
+            weights, self.splits.items, *self.cut, q.stride(0), keys.stride(0), table.stride(0),
             0 if importance is None else importance.scores.stride(1),
             float(shape.head_dim**-0.5 * LOG2E.value),
             BLOCK=config.block, PAGE=self.page_size, COUNTS=counts is not None, RAGGED=ragged is not None,
             TREE=tree is not None, IMPORTANCE=importance is not None, WEIGHTED=weights is not None,
-            PRODUCT=self.folded >= PRODUCT_FROM,
+            SINGLE=self.queries == 1, M=self.folded, PRODUCT=self.folded >= PRODUCT_FROM,
             num_warps=config.warps, num_stages=config.stages, **self._sizes(),
         )  # fmt: skip
 
@@ -205,16 +213,15 @@ class Paged:
         firsts, owners = (None, None) if ragged is None else (ragged.firsts, ragged.owners)
         join_kernel[(len(out), self.shape.heads)](
             self.part_out, self.part_lse, self.splits.first, counts, firsts, owners, out,
-            None if importance is None else importance.reference_out,
-            PAD=padded(self.counted), CHUNK=self.chunk, COUNTS=counts is not None, RAGGED=ragged is not None,
-            REFERENCE=importance is not None,
+            None if importance is None else importance.reference_out, *self.cut, self.folded,
+            PAD=1 if importance is None else padded(self.folded // self.shape.group), CHUNK=self.chunk,
+            COUNTS=counts is not None, RAGGED=ragged is not None, REFERENCE=importance is not None,
             num_warps=4 if self.chunk > 16 else 2, **self._sizes(),
         )  # fmt: skip
 
     def _sizes(self) -> dict[str, int | bool]:
         shape = self.shape
         return {
-            "KV_HEADS": shape.kv_heads, "GROUP": shape.group, "QUERIES": self.queries, "EACH": self.counted,
-            "TILES": self.tiles, "M": self.folded, "DIM": shape.head_dim, "DIM_PAD": padded(shape.head_dim, 16),
-            **launch_options(self.config.linked),
+            "KV_HEADS": shape.kv_heads, "GROUP": shape.group, "DIM": shape.head_dim,
+            "DIM_PAD": padded(shape.head_dim, 16), **launch_options(self.config.linked),
         }  # fmt: skip

@@ -16,7 +16,7 @@ from glimpse.attention.triton.sizes import padded
 from glimpse.attention.triton.vocabulary import SUMMARY
 
 
-@triton.jit(do_not_specialize=["tokens_stride"])
+@triton.jit(do_not_specialize=["groups", "tokens_stride"])
 def _behind_kernel(
     hidden: tl.tensor,
     counts: tl.tensor,
@@ -25,17 +25,17 @@ def _behind_kernel(
     masks: tl.tensor,
     bonus: tl.tensor,
     positions: tl.tensor,
+    groups: tl.tensor,
     tokens_stride: tl.tensor,
-    GROUPS: tl.constexpr,
     SIZE: tl.constexpr,
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     row, place = tl.program_id(0), tl.program_id(1)
-    kept = tl.minimum(tl.maximum(tl.load(counts + row) - 1, 0), GROUPS - 1)
+    kept = tl.minimum(tl.maximum(tl.load(counts + row) - 1, 0), groups - 1)
     after = tl.load(length + row)
     column = tl.arange(0, BLOCK)
-    source = ((row * GROUPS + kept) * SIZE + place).to(tl.int64) * HIDDEN
+    source = ((row * groups + kept) * SIZE + place).to(tl.int64) * HIDDEN
     target = (row * SIZE + place).to(tl.int64) * HIDDEN
     value = tl.load(hidden + source + column, mask=column < HIDDEN, other=0.0)
     tl.store(masks + target + column, value, mask=column < HIDDEN)
@@ -65,13 +65,13 @@ def behind(hidden: Tensor, counts: Tensor, length: Tensor, tokens: Tensor, group
     masks = hidden.new_empty(rows, size, width)
     bonus, positions = tokens.new_empty(rows), tokens.new_empty(rows * size)
     _behind_kernel[(rows, size)](
-        hidden, counts, length, tokens, masks, bonus, positions, tokens.stride(0), GROUPS=groups, SIZE=size,
+        hidden, counts, length, tokens, masks, bonus, positions, groups, tokens.stride(0), SIZE=size,
         HIDDEN=width, BLOCK=padded(width), num_warps=4,
     )  # fmt: skip
     return Behind(masks, bonus, positions)
 
 
-@triton.jit(do_not_specialize=["logits_stride", "blocks", "tokens_stride", "ahead"])
+@triton.jit(do_not_specialize=["groups", "logits_stride", "blocks", "tokens_stride", "ahead"])
 def _leave_kernel(
     logits: tl.tensor,
     summary: tl.tensor,
@@ -84,12 +84,12 @@ def _leave_kernel(
     tokens: tl.tensor,
     drafted: tl.tensor,
     out: tl.tensor,
+    groups: tl.tensor,
     logits_stride: tl.tensor,
     blocks: tl.tensor,
     tokens_stride: tl.tensor,
     ahead: tl.tensor,
     floor: tl.tensor,
-    GROUPS: tl.constexpr,
     SIZE: tl.constexpr,
     BLOCKS_PAD: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -97,7 +97,7 @@ def _leave_kernel(
     row = tl.program_id(0)
     block = tl.arange(0, BLOCKS_PAD)
     sure, committed, after = tl.load(top_ks + row) == 1, tl.load(counts + row), tl.load(length + row)
-    made = (committed > 0) & (committed <= GROUPS)
+    made = (committed > 0) & (committed <= groups)
     text = tokens + row.to(tl.int64) * tokens_stride + after
     reach, count = tl.full((), 1.0, tl.float32), tl.zeros((), tl.int32)
     for place in range(SIZE):
@@ -154,6 +154,6 @@ def leave(
     """
     _leave_kernel[(len(rows.counts),)](
         logits, sample.summary, sample.picks.tokens, sample.picks.probabilities, rows.top_k, rows.counts, rows.length,
-        rows.limit, rows.tokens, rows.drafted, out, logits.stride(0), sample.blocks, rows.tokens.stride(0), ahead,
-        floor, GROUPS=groups, SIZE=size, BLOCKS_PAD=padded(sample.blocks, 2), AHEAD=ahead > 0, num_warps=1,
+        rows.limit, rows.tokens, rows.drafted, out, groups, logits.stride(0), sample.blocks, rows.tokens.stride(0),
+        ahead, floor, SIZE=size, BLOCKS_PAD=padded(sample.blocks, 2), AHEAD=ahead > 0, num_warps=1,
     )  # fmt: skip

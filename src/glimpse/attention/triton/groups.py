@@ -15,14 +15,14 @@ from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape, Paged
 from glimpse.attention.triton.join import LOG2E, join
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import padded, stepped
 from glimpse.errors import ArgumentError
 
 MASKS = 64
 """The most mask tokens of a row: as many own tokens have a bit."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["groups"])
 def _plan_kernel(
     fed: tl.tensor,
     counts: tl.tensor,
@@ -30,28 +30,28 @@ def _plan_kernel(
     lengths: tl.tensor,
     seen: tl.tensor,
     positions: tl.tensor,
-    GROUPS: tl.constexpr,
+    groups: tl.tensor,
     SIZE: tl.constexpr,
     PAD: tl.constexpr,
     BITS: tl.constexpr,
 ) -> None:
-    COUNT: tl.constexpr = GROUPS * SIZE
+    masks = groups * SIZE
     row, mask = tl.program_id(0), tl.arange(0, PAD)
     group = mask // SIZE
     stop, count = tl.load(fed + row), tl.load(counts + row)
     # Behind the last group's token nobody reads. `Paged` takes a row's last tokens, as many as it has queries, for its
     # own: those before the row's are text that every group sees.
-    own = tl.minimum(count, GROUPS)
+    own = tl.minimum(count, groups)
     tl.store(lengths + row, tl.where(stop > 0, stop - count + own, 0))
-    bits = (COUNT - own + group + 1).to(tl.int64)
+    bits = (masks - own + group + 1).to(tl.int64)
     some = (tl.full((PAD,), 1, tl.int64) << tl.minimum(bits, BITS - 1)) - 1
-    tl.store(seen + row * COUNT + mask, tl.where(bits >= BITS, -1, some), mask=mask < COUNT)
+    tl.store(seen + row * masks + mask, tl.where(bits >= BITS, -1, some), mask=mask < masks)
     # A group goes on counting from the token that it stands behind.
     last = tl.maximum(tl.load(length + row) - 1, 0)
-    tl.store(positions + row * COUNT + mask, (last + 1 + group + mask % SIZE).to(tl.int64), mask=mask < COUNT)
+    tl.store(positions + row * masks + mask, (last + 1 + group + mask % SIZE).to(tl.int64), mask=mask < masks)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "tiles", "side"])
 def _group_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -62,12 +62,11 @@ def _group_kernel(
     out: tl.tensor,
     head_stride: tl.tensor,
     scale: tl.tensor,
+    queries: tl.tensor,
+    tiles: tl.tensor,
+    side: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    EACH: tl.constexpr,
-    TILES: tl.constexpr,
-    M: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PAD: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -76,17 +75,17 @@ def _group_kernel(
 ) -> None:
     """One mask and query head: the pieces of the text that `Paged` left, joined with the mask's own group."""
     token, q_head = tl.program_id(0), tl.program_id(1)
-    row, query = token // QUERIES, token % QUERIES
+    row, query = token // queries, token % queries
     head, in_group = q_head // GROUP, q_head % GROUP
     begin = tl.load(first + row)
     pieces = tl.load(first + row + 1) - begin
-    PIECE: tl.constexpr = KV_HEADS * TILES * M
-    place = begin.to(tl.int64) * PIECE + (head * TILES + query // EACH) * M + query % EACH * GROUP + in_group
-    lse, mixed = join(part_out, part_lse, place, PIECE, pieces, 1, 1, DIM, DIM_PAD, CHUNK)
+    piece, each = KV_HEADS * tiles * side, side // GROUP
+    place = begin.to(tl.int64) * piece + (head * tiles + query // each) * side + query % each * GROUP + in_group
+    lse, mixed = join(part_out, part_lse, place, piece, pieces, 1, 1, DIM, DIM_PAD, CHUNK)
     d, mask = tl.arange(0, DIM_PAD), tl.arange(0, SIZE_PAD)
     at = (token * (KV_HEADS * GROUP) + q_head) * DIM + d
     own = tl.load(q + at, mask=d < DIM, other=0.0).to(tl.float32)
-    mates = head.to(tl.int64) * head_stride + (row * QUERIES + query // SIZE * SIZE + mask)[:, None] * DIM + d[None, :]
+    mates = head.to(tl.int64) * head_stride + (row * queries + query // SIZE * SIZE + mask)[:, None] * DIM + d[None, :]
     wanted = (mask < SIZE)[:, None] & (d < DIM)[None, :]
     k = tl.load(keys + mates, mask=wanted, other=0.0).to(tl.float32)
     v = tl.load(values + mates, mask=wanted, other=0.0).to(tl.float32)
@@ -125,8 +124,8 @@ class Grouped:
         `fed` [rows] int32: their lengths with these tokens counted in, 0: idle; `length` [rows] int32: without drafts.
         """
         _plan_kernel[(len(fed),)](
-            fed, counts, length, self._lengths, self._seen, self.positions, GROUPS=self._groups, SIZE=self._size,
-            PAD=padded(self._groups * self._size, 2), BITS=MASKS, num_warps=1,
+            fed, counts, length, self._lengths, self._seen, self.positions, self._groups, SIZE=self._size,
+            PAD=stepped(self._groups * self._size), BITS=MASKS, num_warps=1,
         )  # fmt: skip
         self._paged.plan(self._lengths)
 
@@ -142,9 +141,8 @@ class Grouped:
         shape = paged.shape
         _group_kernel[(self.count, shape.heads)](
             q, own_keys, own_values, paged.part_out, paged.part_lse, paged.splits.first, out, own_keys.stride(0),
-            float(shape.head_dim**-0.5 * LOG2E.value), KV_HEADS=shape.kv_heads, GROUP=shape.group,
-            QUERIES=paged.queries, EACH=paged.counted, TILES=paged.tiles, M=paged.folded, DIM=shape.head_dim,
-            DIM_PAD=padded(shape.head_dim, 16), CHUNK=paged.chunk, SIZE=self._size, SIZE_PAD=padded(self._size, 2),
-            num_warps=2,
+            float(shape.head_dim**-0.5 * LOG2E.value), *paged.cut, paged.folded, KV_HEADS=shape.kv_heads,
+            GROUP=shape.group, DIM=shape.head_dim, DIM_PAD=padded(shape.head_dim, 16), CHUNK=paged.chunk,
+            SIZE=self._size, SIZE_PAD=padded(self._size, 2), num_warps=2,
         )  # fmt: skip
         return out

@@ -69,7 +69,7 @@ def join(
     return tl.where(found, peak + tl.log2(total), float("-inf")), mixed / tl.where(found, total, 1.0)[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "tiles", "side"])
 def join_kernel(
     part_out: tl.tensor,
     part_lse: tl.tensor,
@@ -79,12 +79,11 @@ def join_kernel(
     owners: tl.tensor,
     out: tl.tensor,
     reference_out: tl.tensor,
+    queries: tl.tensor,
+    tiles: tl.tensor,
+    side: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    EACH: tl.constexpr,
-    TILES: tl.constexpr,
-    M: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PAD: tl.constexpr,
     PAD: tl.constexpr,
@@ -101,7 +100,7 @@ def join_kernel(
     await_previous(LINKED)
     release(LINKED)
     token, q_head = tl.program_id(0), tl.program_id(1)
-    row, query = token // QUERIES, token % QUERIES
+    row, query = token // queries, token % queries
     owned = token >= 0
     if RAGGED:
         owner = tl.load(owners + token)
@@ -111,13 +110,13 @@ def join_kernel(
     head, in_group = q_head // GROUP, q_head % GROUP
     begin = tl.load(first + row)
     pieces = tl.load(first + row + 1) - begin
-    count = QUERIES
+    count = queries
     if COUNTS:
         count = tl.load(counts + row)
-    PIECE: tl.constexpr = KV_HEADS * TILES * M
-    place = begin.to(tl.int64) * PIECE + (head * TILES + query // EACH) * M + query % EACH * GROUP + in_group
+    piece, each = KV_HEADS * tiles * side, side // GROUP
+    place = begin.to(tl.int64) * piece + (head * tiles + query // each) * side + query % each * GROUP + in_group
     pieces = tl.where((query < count) & owned, pieces, 0)
-    lse, mixed = join(part_out, part_lse, place, PIECE, pieces, 1, 1, DIM, DIM_PAD, CHUNK)
+    lse, mixed = join(part_out, part_lse, place, piece, pieces, 1, 1, DIM, DIM_PAD, CHUNK)
     d = tl.arange(0, DIM_PAD)
     at = out + (token * (KV_HEADS * GROUP) + q_head) * DIM + d[None, :]
     mine = d < DIM
@@ -126,9 +125,9 @@ def join_kernel(
     tl.store(at, mixed.to(out.dtype.element_ty), mask=mine[None, :])
     seen = tl.max(lse, 0)
     if REFERENCE and (query == 0) & (seen > float("-inf")):
-        counted = tl.minimum(count, EACH)
+        counted = tl.minimum(count, each)
         start = place + tl.arange(0, PAD) * GROUP
-        mean = _mean_lse(part_lse + start, PIECE, pieces, counted, PAD, CHUNK)
+        mean = _mean_lse(part_lse + start, piece, pieces, counted, PAD, CHUNK)
         tl.store(reference_out + row * (KV_HEADS * GROUP) + q_head, mean / LOG2E)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.rows import Fed, embed
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import LANES, padded, parted
 
 
 class Want(IntEnum):
@@ -41,7 +41,7 @@ _DRAFT = tl.constexpr(int(Want.DRAFT))
 _PLAIN = tl.constexpr(int(Want.PLAIN))
 
 
-@triton.jit(do_not_specialize=["rows", "tokens_stride", "table_stride"])
+@triton.jit(do_not_specialize=["rows", "total", "queries", "tokens_stride", "table_stride"])
 def _mixed_kernel(
     tokens: tl.tensor,
     length: tl.tensor,
@@ -61,11 +61,11 @@ def _mixed_kernel(
     recalled: tl.tensor,
     embedded: tl.tensor,
     rows: tl.tensor,
+    total: tl.tensor,
+    queries: tl.tensor,
     tokens_stride: tl.tensor,
     table_stride: tl.tensor,
     ROWS: tl.constexpr,
-    TOKENS: tl.constexpr,
-    QUERIES: tl.constexpr,
     PAGE: tl.constexpr,
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -80,14 +80,14 @@ def _mixed_kernel(
     # The token drafted would lie one further, and the target adds one of its own behind it.
     drafts = (wish == _DRAFT) & (last + have + 2 < tl.load(limit + row, mask=there, other=0))
     verifies = wish >= _PLAIN
-    count = tl.where(verifies, tl.where(wish == _PLAIN, 1, tl.minimum(have + 1, QUERIES)), drafts.to(tl.int32))
+    count = tl.where(verifies, tl.where(wish == _PLAIN, 1, tl.minimum(have + 1, queries)), drafts.to(tl.int32))
     end = tl.cumsum(count, 0)
     first = end - count
-    count = tl.where(end <= TOKENS, count, 0)
+    count = tl.where(end <= total, count, 0)
     begin = last + tl.where(drafts, have, 0)
     if token == 0:
         # Rows without a token may begin behind the last one, and kernels read there before they know.
-        tl.store(firsts + row, tl.minimum(first, TOKENS - 1), mask=there)
+        tl.store(firsts + row, tl.minimum(first, total - 1), mask=there)
         tl.store(counts + row, tl.where(verifies, count, 0), mask=there)
         tl.store(full + row, tl.where(verifies & (count > 0), begin + count, 0), mask=there)
         tl.store(recalled + row, tl.where(drafts & (count > 0), begin + 1, 0), mask=there)
@@ -126,13 +126,13 @@ def feed_mixed(
     caller makes room for all that may come.
     """
     rows, hidden, device = tokens.shape[0], embedding.shape[1], tokens.device
-    ids, positions, slots = torch.empty(3, count, dtype=torch.int64, device=device).unbind()
-    firsts, counts, full, recalled = torch.empty(4, rows, dtype=torch.int32, device=device).unbind()
+    ids, positions, slots = parted(3, count, torch.int64, device)
+    firsts, counts, full, recalled = parted(4, rows, torch.int32, device)
     owners = torch.empty(count, dtype=torch.int32, device=device)
     embedded = torch.empty(count, hidden, dtype=embedding.dtype, device=device)
     _mixed_kernel[(count,)](
         tokens, length, drafted, limit, active, want, table, embedding, ids, positions, slots, owners, firsts, counts,
-        full, recalled, embedded, rows, tokens.stride(0), table.stride(0), ROWS=padded(rows, 2), TOKENS=count,
-        QUERIES=queries, PAGE=page_size, HIDDEN=hidden, BLOCK=padded(hidden), num_warps=4,
+        full, recalled, embedded, rows, count, queries, tokens.stride(0), table.stride(0),
+        ROWS=padded(rows, LANES), PAGE=page_size, HIDDEN=hidden, BLOCK=padded(hidden), num_warps=4,
     )  # fmt: skip
     return MixedFed(Fed(ids, positions, slots, full, embedded, counts), recalled, Ragged(firsts, owners))

@@ -95,7 +95,7 @@ def _store_importance(
         tl.store(to, sums.to(to.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["items", "table_stride", "importance_stride"])
+@triton.jit(do_not_specialize=["items", "queries", "tiles", "table_stride", "importance_stride"])
 def paged_kernel(
     q: tl.tensor,
     keys: tl.tensor,
@@ -112,6 +112,8 @@ def paged_kernel(
     reference: tl.tensor,
     weight: tl.tensor,
     items: tl.tensor,
+    queries: tl.tensor,
+    tiles: tl.tensor,
     q_stride: tl.tensor,
     head_stride: tl.tensor,
     table_stride: tl.tensor,
@@ -119,9 +121,7 @@ def paged_kernel(
     scale: tl.tensor,
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    EACH: tl.constexpr,
-    TILES: tl.constexpr,
+    SINGLE: tl.constexpr,
     M: tl.constexpr,
     DIM: tl.constexpr,
     DIM_PAD: tl.constexpr,
@@ -136,20 +136,27 @@ def paged_kernel(
     LINKED: tl.constexpr,
 ) -> None:
     """One piece of one row, key/value head and tile of EACH queries; see `Paged` for the tensors."""
+    EACH: tl.constexpr = M // GROUP
     await_previous(LINKED)
     release(LINKED)
-    tile, head, item = tl.program_id(0) % TILES, tl.program_id(0) // TILES, tl.program_id(1)
+    tile, head, item = 0, tl.program_id(0), tl.program_id(1)
+    if not SINGLE:
+        tile, head = head % tiles, head // tiles
     row = tl.load(work + item)
     if row < 0:
         return
     begin, end = tl.load(work + items + item), tl.load(work + 2 * items + item)
     length = tl.load(lengths + row)
-    count = QUERIES
+    count = 1
+    if not SINGLE:
+        count = queries
     if COUNTS:
         count = tl.load(counts + row)
     if tile * EACH >= count:
         return
-    first = row * QUERIES
+    first = row
+    if not SINGLE:
+        first = row * queries
     if RAGGED:
         first = tl.load(firsts + row)
     base = length - count
@@ -164,14 +171,14 @@ def paged_kernel(
     values += head.to(tl.int64) * head_stride
     seen = tl.zeros((M,), tl.int64)
     if TREE:
-        seen = tl.load(tree + row * QUERIES + query, mask=real, other=0)
+        seen = tl.load(tree + row * queries + query, mask=real, other=0)
     estimate = tl.zeros((M,), tl.float32)
     share = real.to(tl.float32)
     if IMPORTANCE:
         estimate = tl.load(reference + row * (KV_HEADS * GROUP) + q_head, mask=real, other=0.0) * LOG2E
         importance += (row * KV_HEADS + head).to(tl.int64) * importance_stride
         if WEIGHTED:
-            share = tl.load(weight + row * QUERIES + query, mask=real, other=0.0)
+            share = tl.load(weight + row * queries + query, mask=real, other=0.0)
 
     peak = tl.full((M,), float("-inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
@@ -207,7 +214,7 @@ def paged_kernel(
             mask = inside & (own < 0) & (tile == 0)
             _store_importance(importance + position, mask, weights, peak, estimate, share, v.dtype, PRODUCT)
 
-    part = ((item * KV_HEADS + head) * TILES + tile).to(tl.int64) * M + m
+    part = ((item * KV_HEADS + head) * tiles + tile).to(tl.int64) * M + m
     found = total > 0
     tl.store(part_lse + part, tl.where(found, peak + tl.log2(total), float("-inf")), mask=real)
     mixed = mixed / tl.where(found, total, 1.0)[:, None]

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from glimpse.attention.triton.ragged import Ragged
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import padded, parted, stepped
 
 
 @triton.jit
@@ -29,7 +29,7 @@ def embed(
     tl.store(embedded + token.to(tl.int64) * HIDDEN + column, value, mask=inside)
 
 
-@triton.jit(do_not_specialize=["tokens_stride", "table_stride"])
+@triton.jit(do_not_specialize=["queries", "tokens_stride", "table_stride"])
 def _feed_kernel(
     tokens: tl.tensor,
     length: tl.tensor,
@@ -44,9 +44,9 @@ def _feed_kernel(
     lengths: tl.tensor,
     counts: tl.tensor,
     embedded: tl.tensor,
+    queries: tl.tensor,
     tokens_stride: tl.tensor,
     table_stride: tl.tensor,
-    QUERIES: tl.constexpr,
     PAGE: tl.constexpr,
     HIDDEN: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -55,17 +55,17 @@ def _feed_kernel(
     COUNTED: tl.constexpr,
 ) -> None:
     token = tl.program_id(0)
-    row, query = token // QUERIES, token % QUERIES
+    row, query = token // queries, token % queries
     first = tl.load(length + row) - 1
     alive = tl.load(active + row)
-    count = QUERIES
+    count = queries
     if DRAFTING:
         first += tl.load(drafted + row)
     if LIMITED:
         # The token drafted here would lie at first + 1, and the target adds one of its own behind it.
         alive = alive * (first + 2 < tl.load(limit + row)).to(tl.int32)
     if COUNTED:
-        count = tl.minimum(tl.load(drafted + row) + 1, QUERIES)
+        count = tl.minimum(tl.load(drafted + row) + 1, queries)
     # A row that never held anything begins at -1, where there is nothing to read.
     position = tl.maximum(tl.minimum(first + query, tokens_stride - 1), 0)
     page = tl.load(table + row * table_stride + position // PAGE).to(tl.int64)
@@ -111,12 +111,12 @@ def feed(
     """
     rows, hidden = tokens.shape[0], embedding.shape[1]
     count, device = rows * queries, tokens.device
-    ids, positions, slots = torch.empty(3, count, dtype=torch.int64, device=device).unbind()
-    lengths, counts = torch.empty(2, rows, dtype=torch.int32, device=device).unbind()
+    ids, positions, slots = parted(3, count, torch.int64, device)
+    lengths, counts = parted(2, rows, torch.int32, device)
     embedded = torch.empty(count, hidden, dtype=embedding.dtype, device=device)
     _feed_kernel[(count,)](
         tokens, length, drafted if own is None else own, limit, active, table, embedding, ids, positions, slots,
-        lengths, counts, embedded, tokens.stride(0), table.stride(0), QUERIES=queries, PAGE=page_size, HIDDEN=hidden,
+        lengths, counts, embedded, queries, tokens.stride(0), table.stride(0), PAGE=page_size, HIDDEN=hidden,
         BLOCK=padded(hidden), DRAFTING=drafted is not None, LIMITED=limit is not None, COUNTED=own is not None,
         num_warps=4,
     )  # fmt: skip
@@ -169,7 +169,7 @@ def record(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["tokens_stride", "committed_stride"])
+@triton.jit(do_not_specialize=["queries", "tokens_stride", "committed_stride"])
 def _commit_kernel(
     tokens: tl.tensor,
     ids: tl.tensor,
@@ -188,9 +188,9 @@ def _commit_kernel(
     judged: tl.tensor,
     broken: tl.tensor,
     firsts: tl.tensor,
+    queries: tl.tensor,
     tokens_stride: tl.tensor,
     committed_stride: tl.tensor,
-    QUERIES: tl.constexpr,
     PAD: tl.constexpr,
     COUNTED: tl.constexpr,
     RAGGED: tl.constexpr,
@@ -198,10 +198,10 @@ def _commit_kernel(
     row = tl.program_id(0)
     node = tl.arange(0, PAD)
     alive, old = tl.load(active + row), tl.load(length + row)
-    fed = QUERIES
+    fed = queries
     if COUNTED:
         fed = tl.load(own + row)
-    first = row * QUERIES
+    first = row * queries
     if RAGGED:
         first = tl.load(firsts + row)
         # A row that verifies nothing stays as it is.
@@ -258,11 +258,11 @@ def commit(
     """
     rows, device = tokens.shape[0], tokens.device
     queries = queries or picks.shape[0] // rows
-    scored, known = torch.empty(2, rows, dtype=torch.int32, device=device).unbind() if out is None else out
+    scored, known = parted(2, rows, torch.int32, device) if out is None else out
     _commit_kernel[(rows,)](
         tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, verdict.counts, verdict.committed,
         scored, known, fed.counts, entropies, verdict.judged, verdict.broken,
-        None if ragged is None else ragged.firsts, tokens.stride(0), verdict.committed.stride(0), QUERIES=queries,
-        PAD=padded(queries, 2), COUNTED=fed.counts is not None, RAGGED=ragged is not None, num_warps=1,
+        None if ragged is None else ragged.firsts, queries, tokens.stride(0), verdict.committed.stride(0),
+        PAD=stepped(queries), COUNTED=fed.counts is not None, RAGGED=ragged is not None, num_warps=1,
     )  # fmt: skip
     return scored, known

@@ -19,7 +19,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import LANES, padded, stepped
+
+ITEMS = 64, 512
+"""Sizes of the block that a row's pieces are written as."""
 
 
 @triton.jit
@@ -38,14 +41,14 @@ def _shortest(units: tl.tensor, items: tl.tensor) -> tl.tensor:
     return (low + grain - 1) // grain * grain
 
 
-@triton.jit(do_not_specialize=["rows", "items"])
+@triton.jit(do_not_specialize=["rows", "items", "unit"])
 def _split_kernel(
     lengths: tl.tensor,
     work: tl.tensor,
     first: tl.tensor,
     rows: tl.tensor,
     items: tl.tensor,
-    UNIT: tl.constexpr,
+    unit: tl.tensor,
     SHARE: tl.constexpr,
     ROWS: tl.constexpr,
     ITEMS: tl.constexpr,
@@ -53,14 +56,14 @@ def _split_kernel(
     me = tl.program_id(0)
     index = tl.arange(0, ROWS)
     length = tl.load(lengths + index, mask=index < rows, other=0)
-    units = (length + UNIT - 1) // UNIT
+    units = (length + unit - 1) // unit
     share = tl.full((), SHARE, tl.int32)
     if SHARE == 0:
         share = _shortest(units, items)
     pieces = (units + share - 1) // share
     before = tl.sum(tl.where(index < me, pieces, 0), 0)
     mine = tl.sum(tl.where(index == me, pieces, 0), 0)
-    step = share * UNIT
+    step = share * unit
     end = tl.sum(tl.where(index == me, length, 0), 0)
     tl.store(first + me, before)
     item = tl.arange(0, ITEMS)
@@ -98,6 +101,6 @@ class Splits:
     def update(self, lengths: Tensor) -> None:
         """Splits rows of `lengths` [rows] int32 anew; 0 gives no piece."""
         _split_kernel[(self.rows + 1,)](
-            lengths, self.work, self.first, self.rows, self.items,
-            UNIT=self.unit, SHARE=self.share, ROWS=padded(self.rows, 2), ITEMS=padded(self.items, 2), num_warps=1,
+            lengths, self.work, self.first, self.rows, self.items, self.unit,
+            SHARE=self.share, ROWS=padded(self.rows, LANES), ITEMS=stepped(self.items, ITEMS), num_warps=1,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.rows import Fed, Verdict
-from glimpse.attention.triton.sizes import padded
+from glimpse.attention.triton.sizes import padded, stepped
 
 QUERIES = 64
 """The most query tokens of a row."""
@@ -26,15 +26,15 @@ def _at(values: tl.tensor, places: tl.tensor, place: tl.tensor) -> tl.tensor:
     return tl.sum(tl.where(places == place, values, 0), 0)
 
 
-@triton.jit(do_not_specialize=["parents_stride"])
+@triton.jit(do_not_specialize=["queries", "parents_stride"])
 def _branch_kernel(
     parents: tl.tensor,
     counts: tl.tensor,
     firsts: tl.tensor,
     positions: tl.tensor,
     seen: tl.tensor,
+    queries: tl.tensor,
     parents_stride: tl.tensor,
-    QUERIES: tl.constexpr,
     PAD: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
@@ -50,7 +50,7 @@ def _branch_kernel(
         depth = tl.where(place == query, _at(depth, place, parent) + 1, depth)
     root = tl.load(positions, mask=count > 0, other=0)
     tl.store(positions + place, root + depth, mask=inside & (place > 0))
-    tl.store(seen + row * QUERIES + place, bits, mask=place < QUERIES)
+    tl.store(seen + row * queries + place, bits, mask=place < queries)
 
 
 def branch(fed: Fed, ragged: Ragged, parents: Tensor, queries: int) -> Tensor:
@@ -63,13 +63,13 @@ def branch(fed: Fed, ragged: Ragged, parents: Tensor, queries: int) -> Tensor:
     rows = parents.shape[0]
     seen = torch.empty(rows, queries, dtype=torch.int64, device=parents.device)
     _branch_kernel[(rows,)](
-        parents, fed.counts, ragged.firsts, fed.positions, seen, parents.stride(0), QUERIES=queries,
-        PAD=padded(queries, 2), num_warps=1,
+        parents, fed.counts, ragged.firsts, fed.positions, seen, queries, parents.stride(0),
+        PAD=stepped(queries), num_warps=1,
     )  # fmt: skip
     return seen
 
 
-@triton.jit(do_not_specialize=["tokens_stride", "committed_stride", "parents_stride", "paths_stride"])
+@triton.jit(do_not_specialize=["queries", "tokens_stride", "committed_stride", "parents_stride", "paths_stride"])
 def _commit_kernel(
     tokens: tl.tensor,
     ids: tl.tensor,
@@ -87,11 +87,11 @@ def _commit_kernel(
     judged: tl.tensor,
     broken: tl.tensor,
     paths: tl.tensor,
+    queries: tl.tensor,
     tokens_stride: tl.tensor,
     committed_stride: tl.tensor,
     parents_stride: tl.tensor,
     paths_stride: tl.tensor,
-    QUERIES: tl.constexpr,
     PAD: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
@@ -121,7 +121,7 @@ def _commit_kernel(
     pick = tl.load(picks + first + path, mask=kept, other=-1)
     tl.store(tokens + row.to(tl.int64) * tokens_stride + old + place, pick, mask=kept & (old + place < tokens_stride))
     tl.store(committed + row * committed_stride + place, pick, mask=kept)
-    tl.store(paths + row * paths_stride + place, path, mask=place < QUERIES)
+    tl.store(paths + row * paths_stride + place, path, mask=place < queries)
     tl.store(broken + row, 1 - sound)
     tl.store(judged + row, (fed - 1) * alive)
     tl.store(counts + row, count)
@@ -142,8 +142,8 @@ def commit_tree(
     """
     _commit_kernel[(parents.shape[0],)](
         tokens, fed.ids, parents, picks, entropies, fed.counts, ragged.firsts, length, drafted, active, limit,
-        verdict.counts, verdict.committed, verdict.judged, verdict.broken, paths, tokens.stride(0),
-        verdict.committed.stride(0), parents.stride(0), paths.stride(0), QUERIES=queries, PAD=padded(queries, 2),
+        verdict.counts, verdict.committed, verdict.judged, verdict.broken, paths, queries, tokens.stride(0),
+        verdict.committed.stride(0), parents.stride(0), paths.stride(0), PAD=stepped(queries),
         num_warps=1,
     )  # fmt: skip
 

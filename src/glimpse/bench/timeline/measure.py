@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glimpse.bench.captures import settled
 from glimpse.bench.decode.cell import SAMPLED
 from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
@@ -22,6 +23,7 @@ from glimpse.bench.timeline.record import Traffic, record
 from glimpse.engine.build import build_engine
 from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
+from glimpse.engine.warming import warm_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ class TimelineMeasuring:
         adapter = self.options.adapter and self.models.adapter(shape, self.options.adapter)
         engine = build_engine(loaded, self.options.changed(adapter=adapter))
         if self.models.device.type == "cuda":
-            say("a first run captures graphs")
-            record(loaded, engine, prompts, self.traffic)
-        lanes = lanes_of(record(loaded, engine, prompts, self.traffic), self.traffic.steps)
+            say(f"made ready: {warm_up(loaded, engine)}")
+        seen, given_up, fresh = settled(lambda: record(loaded, engine, prompts, self.traffic), engine)
+        lanes = lanes_of(seen, self.traffic.steps)
         return {
             "name": shape.name, "model": checkpoint.name, "context": shape.context, "rows": shape.rows,
+            "given_up": given_up, "captured": fresh,
             "lanes": [{"slot": lane.slot, "steps": lane.steps, "starts": lane.starts} for lane in lanes],
         }  # fmt: skip
 

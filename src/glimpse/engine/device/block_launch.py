@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from glimpse.engine.device.block_state import BlockState
 from glimpse.engine.device.block_work import BlockWork
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.covering import Covering, Shape
-from glimpse.engine.device.graphs import Graphs, Ran
+from glimpse.engine.device.covering import FREE, Shape, ladder
+from glimpse.engine.device.graphs import Graphs, Ran, Step
 from glimpse.engine.device.kept import Kept
 
 WORKS = 32
@@ -47,35 +48,51 @@ class BlockLauncher:
     """Runs steps with mask groups on the first rows."""
 
     def __init__(self, core: Core, blocks: BlockState) -> None:
-        self._blocks = blocks
+        self._core, self._blocks = core, blocks
         self._longest = min(blocks.head.size, core.rows.most)
         self._graphs: Graphs | None = None
-        self._shapes = Covering()
-        self._works: Kept[Shape, BlockWork] = Kept(WORKS, lambda key: BlockWork(core, blocks, *key), self._drop)
+        self._works: Kept[Shape, BlockWork] = Kept(WORKS, lambda shape: BlockWork(core, blocks, *shape[1:]), self._drop)
 
     def run(self, move: BlockMove, rows: int, queries: int, graphs: Graphs) -> tuple[Ran, BlockShape]:
         """Verifies what is drafted in the first `rows` rows, and sends the blocks that were made where it is told.
 
         `rows` and `queries`: what a graph is made for, at least those of the move.
         """
-        self._graphs = graphs
-        key = self._key(move, rows, queries)
-        ran = graphs.run(("block", *key), self._works.get(key).verify)
+        groups = 1 if move.groups == 1 else min(queries, self._blocks.most)
+        wanted = self._shape(rows, queries, groups)
+        shape = graphs.covering.choose("block", wanted, self._ample(rows, queries, groups))
+        ran = graphs.run(*self._step(shape, graphs))
         if self._blocks.told:
             self._blocks.send(len(move.riding))
-        _, queries, groups = key
-        return ran, BlockShape(queries, groups, groups * self._blocks.head.size)
+        _, size, queries, groups = shape
+        return replace(ran, covered=size > rows), BlockShape(queries, groups, groups * self._blocks.head.size)
 
-    def _key(self, move: BlockMove, rows: int, queries: int) -> Shape:
-        """Rows, and each row's queries and groups. A graph for each number of groups would be many: one, or all."""
-        groups = 1 if move.groups == 1 else min(queries, self._blocks.most)
-        wanted = rows, queries, groups
-        if self._blocks.ahead:
-            return wanted  # there is no other
-        widest = max(queries, self._longest + 1)
-        return self._shapes.choose(wanted, (rows, widest, min(widest, self._blocks.most)))
+    def ready(self, graphs: Graphs, most: int) -> Iterator[Step]:
+        """The steps of at most so many tokens that cover all others, the largest first."""
+        size, ahead = self._core.rows.size, self._blocks.ahead
+        queries = (ahead or self._longest) + 1
+        for rows in sorted({ladder(count, size) for count in range(1, size + 1)}, reverse=True):
+            for groups in sorted({min(queries, self._blocks.most)} | ({1} if not ahead else set())):
+                shape = self._shape(rows, queries, groups)
+                if shape[0] <= most:
+                    yield self._step(shape, graphs)
 
-    def _drop(self, key: Shape) -> None:
-        self._shapes.drop(key)
+    def _step(self, shape: Shape, graphs: Graphs) -> Step:
+        self._graphs = graphs
+        return ("block", shape), self._works.get(shape).verify
+
+    def _shape(self, rows: int, queries: int, groups: int) -> Shape:
+        """Tokens with masks, rows, and each row's queries and groups. A graph for each number of groups would be many:
+        one, or all."""
+        return rows * (queries + groups * self._blocks.head.size), rows, queries, groups
+
+    def _ample(self, rows: int, queries: int, groups: int) -> Shape:
+        """What covers many; where drafts have a length foretold, only the rows are others."""
+        widest = queries if self._blocks.ahead else max(queries, self._longest + 1)
+        groups = 1 if groups == 1 else min(widest, self._blocks.most)
+        more = self._shape(ladder(rows, self._core.rows.size), widest, groups)
+        return more if more[0] <= FREE else self._shape(rows, widest, groups)
+
+    def _drop(self, shape: Shape) -> None:
         if self._graphs is not None:
-            self._graphs.drop(("block", *key))
+            self._graphs.drop("block", lambda other: other == shape)

@@ -11,6 +11,7 @@ from torch import Tensor
 from glimpse.attention.triton.attention import HeadShape, Paged, PagedConfig
 from glimpse.attention.triton.mixed import Want
 from glimpse.attention.triton.select import Selection
+from glimpse.attention.triton.sizes import parted
 from glimpse.cache.pool import PagePool
 from glimpse.engine.device.forward import FusedForward
 from glimpse.engine.device.mail import upload
@@ -52,7 +53,7 @@ class Core:
         self._recall = recall
         budget = settings.budget
         self._select = Selection(pool.page_size, budget.sinks, budget.recent)
-        self.scored, self.known = torch.zeros(2, rows.size, dtype=torch.int32, device=device).unbind()
+        self.scored, self.known = parted(2, rows.size, torch.int32, device, torch.zeros)
         self.window: ExactWindow | None = None
         if settings.window:
             width = self.recall.fresh.shape[-1]

@@ -1,41 +1,74 @@
-"""Which shape a step is run in, where each shape is a graph that takes a tenth of a second to capture."""
+"""Which shape a step is run in, where each shape is a graph that takes a tenth of a second to capture.
+
+A shape is as many numbers as its kind of step has, the query tokens of the whole step first. A step may run in any
+shape none of whose numbers is less than its own: what is too much is padding.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from math import prod
+from typing import Protocol
 
 PATIENCE = 8
 """Times that a shape is wanted before it gets a graph of its own, where another graph does."""
-Shape = tuple[int, int, int]
+FREE = 64
+"""Tokens up to which a step takes about as long as one of a single token: it waits for the weights."""
+SPARE = 4
+"""Beyond `FREE`, how many times a step's own tokens those may be that it is run with."""
+Shape = tuple[int, ...]
+
+
+class Held(Protocol):
+    """The graphs there are."""
+
+    def shapes(self, kind: Hashable) -> list[Shape]:
+        """Shapes of a kind that need no capture."""
+
+    def holds(self, kind: Hashable, shape: Shape) -> bool:
+        """Whether this one needs none."""
+
+    def allows(self) -> bool:
+        """Whether there is time for a capture that nothing but speed asks for."""
 
 
 class Covering:
-    """Shapes that there are graphs for. A step of a shape without one is run in the smallest that covers it, until it
-    has been wanted often; where none does, a larger one than asked for is made, which will cover others too."""
+    """A step of a shape without a graph is run in the smallest that covers it, until its own was wanted often and there
+    is time to capture one; where none does, a larger one than asked for is made, which will cover others too."""
 
-    def __init__(self) -> None:
-        self._held: set[Shape] = set()
-        self._wanted: Counter[Shape] = Counter()
+    def __init__(self, graphs: Held) -> None:
+        self._graphs = graphs
+        self._wanted: Counter[tuple[Hashable, Shape]] = Counter()
 
-    def choose(self, wanted: Shape, ample: Shape) -> Shape:
-        """The shape to run. The first numbers of shapes that cover one another are equal; `ample` covers `wanted`."""
-        if wanted in self._held:
+    def choose(self, kind: Hashable, wanted: Shape, ample: Shape) -> Shape:
+        """The shape to run a step of a kind in; `ample` covers `wanted`, and there are few of it."""
+        found = self.find(kind, wanted)
+        if found == wanted or self.due(kind, wanted, found):
             return wanted
-        self._wanted[wanted] += 1
-        covers = [held for held in self._held if held[0] == wanted[0] and _covers(held, wanted)]
-        chosen = wanted if self._wanted[wanted] > PATIENCE else min(covers, key=prod, default=ample)
-        self._held.add(chosen)
-        return chosen
+        return ample if found is None else found
 
-    def drop(self, shape: Shape) -> None:
-        """Its graph is gone."""
-        self._held.discard(shape)
-        self._wanted.pop(shape, None)
+    def find(self, kind: Hashable, wanted: Shape) -> Shape | None:
+        """The shape with the fewest tokens that there is a graph of, which covers a step without much padding."""
+        if self._graphs.holds(kind, wanted):
+            return wanted
+        covers = [held for held in self._graphs.shapes(kind) if _covers(held, wanted)]
+        return min(covers, key=lambda held: (held[0], prod(1 + number for number in held)), default=None)
+
+    def due(self, kind: Hashable, wanted: Shape, found: Shape | None) -> bool:
+        """Whether a step that could run as `found` should have a graph of its own by now. Counts how often it asked."""
+        self._wanted[kind, wanted] += 1
+        return found is not None and self._wanted[kind, wanted] > PATIENCE and self._graphs.allows()
+
+
+def ladder(count: int, most: int) -> int:
+    """The least of 1, 4, 16, 64, ... and `most` that is at least `count`: sizes of graphs that cover others."""
+    return min(1 << 2 * -(-(count - 1).bit_length() // 2), most)
 
 
 def _covers(held: Shape, wanted: Shape) -> bool:
-    return all(have >= need for have, need in zip(held, wanted, strict=True))
+    near = held[0] <= max(FREE, SPARE * wanted[0])
+    return near and all(have >= need for have, need in zip(held, wanted, strict=True))
 
 
 def node_bucket(tokens: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import chain
 
 import torch
 
@@ -22,6 +23,7 @@ from glimpse.engine.device.own_pace import OwnPace
 from glimpse.engine.device.pace import Pace
 from glimpse.engine.device.prompt_topk import prompt_topk
 from glimpse.engine.device.reading import Reader
+from glimpse.engine.device.ready import capture_all, longest_chain
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import AnyMove, Steps
@@ -93,6 +95,12 @@ class DeviceEngine:
         """How many graphs there are, what memory they take, and how many were given up for others."""
         graphs = self._launcher.graphs
         return {"graphs": len(graphs), "graph_bytes": graphs.bytes, "graphs_dropped": graphs.dropped}
+
+    def warm_up(self) -> int:
+        """See `EngineFace.warm_up`."""
+        launcher, mixes = self._launcher, isinstance(self._pace, OwnPace)
+        steps = chain(launcher.ready(longest_chain(self.parts, self._core), mixes=mixes), self._reader.ready())
+        return capture_all(steps, launcher.graphs, self.parts.lock)
 
     def refuses(self, params: ResolvedParams) -> str | None:
         """Whatever would run eagerly, where bits count: that is other kernels."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
 import torch
 
+from glimpse.engine.device.covering import Covering, Shape
+
 Key = tuple[Any, ...]
+"""Of a step that others may cover: its kind and its shape."""
+Step = tuple[Key, Callable[[], None]]
+"""A graph's key, and what it is captured of."""
 
 
 class Quiet(Protocol):
@@ -29,10 +36,18 @@ class Ran:
     """It was captured (and its kernels compiled) just now: its time says nothing."""
     reason: str = ""
     """Why not as a graph."""
+    covered: bool = False
+    """In a shape much larger than its own: its time says nothing of such steps either."""
 
     def __and__(self, other: Ran) -> Ran:
         """How both were run together."""
-        return Ran(self.graph and other.graph, self.fresh or other.fresh, self.reason or other.reason)
+        graph, fresh = self.graph and other.graph, self.fresh or other.fresh
+        return Ran(graph, fresh, self.reason or other.reason, self.covered or other.covered)
+
+    @property
+    def telling(self) -> bool:
+        """Whether such steps take as long as this one."""
+        return not self.fresh and not self.covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +66,25 @@ class Graphs:
 
     WARM_UP = 2
     """Runs before a capture: kernels are compiled, libraries make their workspaces."""
-    MOST = 64
+    MOST = 96
     """Graphs held at once."""
+    SHARE = 0.05
+    """Of the time that steps have been run, what captures that nothing but speed asks for may take."""
+    CREDIT = 2.0
+    """Seconds of captures that need no such share: what the first steps of an engine that was not warmed up want."""
+    IDLE = 1.0
+    """Seconds from one run to the next that count, at most: longer, nothing was asked for."""
 
-    def __init__(self, device: torch.device, quiet: Callable[[], Quiet], most: int = MOST) -> None:
-        """`quiet` makes a run of any function harmless, until it is woken."""
-        self._device, self._quiet, self._most = device, quiet, most
+    def __init__(
+        self, device: torch.device, quiet: Callable[[], Quiet], most: int = MOST,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
+        """`quiet` makes a run of any function harmless, until it is woken; `clock`: seconds."""
+        self._device, self._quiet, self._most, self._clock = device, quiet, most, clock
         self._held: OrderedDict[Key, _Held] = OrderedDict()
+        self._shapes: defaultdict[Hashable, dict[Shape, None]] = defaultdict(dict)
+        self._last, self._spent, self._worked = clock(), 0.0, 0.0
+        self.covering = Covering(self)
         self._failed: dict[Key, str] = {}
         self._memory: Any = None
         self.dropped = 0
@@ -71,8 +98,42 @@ class Graphs:
         """Memory of the device that capturing the graphs held took, in bytes."""
         return sum(held.bytes for held in self._held.values())
 
+    def shapes(self, kind: Hashable) -> list[Shape]:
+        """Shapes of a kind that were run and not dropped, captured or not."""
+        return list(self._shapes[kind])
+
+    def holds(self, kind: Hashable, shape: Shape) -> bool:
+        """Whether `shape` is one of them."""
+        return shape in self._shapes[kind]
+
+    def allows(self) -> bool:
+        """Whether captures have taken no more than their share of the time."""
+        return self._spent <= self.CREDIT + self.SHARE * self._worked
+
+    @contextmanager
+    def warming(self) -> Iterator[None]:
+        """What is captured while the block runs counts for no share: nobody waits for a step."""
+        before = self._spent, self._worked
+        try:
+            yield
+        finally:
+            (self._spent, self._worked), self._last = before, self._clock()
+
+    def make(self, step: Step) -> bool:
+        """Captures a step that is not held and runs nothing; whether it is held now."""
+        key, function = step
+        if self._device.type == "cuda" and key not in self._held and self._try_capture(key, function) is not None:
+            del self._failed[key]  # what there is no memory for now there may be later
+            return False
+        self._shapes[key[0]][key[-1]] = None
+        return True
+
     def run(self, key: Key, function: Callable[[], None]) -> Ran:
         """Replays the graph of `key`, capturing `function` if it is new, or runs it where it cannot be captured."""
+        now = self._clock()
+        self._worked, self._last = self._worked + min(now - self._last, self.IDLE), now
+        if len(key) == 2:
+            self._shapes[key[0]][key[1]] = None
         if key in self._held:
             self._held.move_to_end(key)
             self._held[key].graph.replay()
@@ -80,21 +141,25 @@ class Graphs:
         reason = "no CUDA device" if self._device.type != "cuda" else self._failed.get(key)
         if reason is None:
             reason = self._try_capture(key, function)
+            self._spent += self._clock() - now
         if reason is not None:
             function()
             return Ran(graph=False, reason=reason)
         self._held[key].graph.replay()
         return Ran(graph=True, fresh=True)
 
-    def drop(self, begin: Key) -> None:
-        """Gives up the graphs whose keys begin so."""
-        for key in [key for key in self._held if key[: len(begin)] == begin]:
-            self._drop(key)
+    def drop(self, kind: Hashable, doomed: Callable[[Shape], bool] = lambda shape: True) -> None:
+        """Gives up the graphs of the `doomed` shapes of a kind."""
+        for shape in filter(doomed, self.shapes(kind)):
+            del self._shapes[kind][shape]
+            if (kind, shape) in self._held:
+                self._drop((kind, shape))
 
     def _drop(self, key: Key) -> None:
         # A replay may still be under way.
         torch.cuda.synchronize(self._device)
         self._held.pop(key).graph.reset()
+        self._shapes[key[0]].pop(key[-1], None)
         self.dropped += 1
         if not self._held:
             # The pool went with its last graph.

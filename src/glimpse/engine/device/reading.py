@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from glimpse.cache.rows import Rows
 from glimpse.engine.device.bitwise import BitwiseReader
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.graphs import Graphs
+from glimpse.engine.device.graphs import Graphs, Step
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, QUERIES, Scores, chunk_of, read, summed
 from glimpse.engine.device.prompt_topk import PromptTopK
@@ -29,6 +30,10 @@ class Reader:
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
         self.watch: Watch | None = None
+
+    def ready(self) -> Iterator[Step]:
+        """What ends of prompts are read with, to be captured."""
+        return iter(()) if self._tails is None else self._tails.ready()
 
     def step(self) -> None:
         """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""

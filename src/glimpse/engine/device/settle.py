@@ -158,7 +158,7 @@ class DeviceSettler:
             else:
                 speculation.eager_steps[ran.reason] += launched.steps
         # Which rows read everything, where the device paces them, was not known at the launch.
-        if not ran.fresh and not self._paced:
+        if ran.telling and not self._paced:
             for timed in launched.timed:
                 self._parts.costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
 

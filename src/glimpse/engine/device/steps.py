@@ -59,14 +59,15 @@ class Steps:
             timed.append(Timed(begun, drafted, self._draft_load(_lengths(view)), move.drafts))
             begun = drafted
         if move.verifies:
-            ran &= launcher.verify(rows, move.drafted, move.learn)
-            timed.append(Timed(begun, Mark(self._device), self._verify_load(view, move), 1))
+            verified, queries = launcher.verify(rows, move.drafted, move.learn)
+            ran &= verified
+            timed.append(Timed(begun, Mark(self._device), _verify_load(view, move, queries), 1))
         return Given(ran, move.verifies, move.drafts + move.verifies, tuple(timed))
 
     def _mixed(self, mixture: Mixture, view: RowView) -> Given:
         begun = Mark(self._device)
-        ran = self._launcher.mixed(mixture.wants, mixture.drafted)
-        timed = Timed(begun, Mark(self._device), self._mixed_load(mixture, _lengths(view)), 1)
+        ran, tokens = self._launcher.mixed(mixture.wants, mixture.drafted)
+        timed = Timed(begun, Mark(self._device), self._mixed_load(mixture, _lengths(view), tokens), 1)
         return Given(ran, True, 1, (timed,))
 
     def _trees(self, move: TreeMove, view: RowView) -> Given:
@@ -86,16 +87,8 @@ class Steps:
     def _draft_load(self, lengths: list[int]) -> StepLoad:
         return StepLoad(draft_tokens=len(lengths), draft_kv=sum(map(self._budget.positions, lengths)))
 
-    def _verify_load(self, view: RowView, move: Move) -> StepLoad:
-        queries, lengths = self._launcher.queries(move.drafted), sum(_lengths(view))
-        tokens = len(view) * queries
-        return StepLoad(
-            full_tokens=tokens, full_kv=lengths + tokens - len(view), pairs=queries * lengths,
-            rounds=len(view) if move.learn else 0,
-        )  # fmt: skip
-
-    def _mixed_load(self, mixture: Mixture, lengths: list[int]) -> StepLoad:
-        """Padding is counted as tokens that read everything: products run over it."""
+    def _mixed_load(self, mixture: Mixture, lengths: list[int], tokens: int) -> StepLoad:
+        """Padding up to `tokens` is counted as tokens that read everything: products run over it."""
         drafting = [length for length, want in zip(lengths, mixture.wants, strict=True) if want is Want.DRAFT]
         reading = [
             (want.tokens(drafted), length)
@@ -103,9 +96,9 @@ class Steps:
             if want >= Want.PLAIN
         ]
         return self._draft_load(drafting) + StepLoad(
-            full_tokens=self._launcher.tokens(mixture.wants, mixture.drafted) - len(drafting),
-            full_kv=sum(length + tokens - 1 for tokens, length in reading),
-            pairs=sum(tokens * length for tokens, length in reading),
+            full_tokens=tokens - len(drafting),
+            full_kv=sum(length + own - 1 for own, length in reading),
+            pairs=sum(own * length for own, length in reading),
             rounds=sum(want >= Want.ADD for want in mixture.wants),
             mixed=int(bool(drafting and reading)),
         )
@@ -113,6 +106,14 @@ class Steps:
 
 def _lengths(view: RowView) -> list[int]:
     return view.column(view.rows.committed_len)
+
+
+def _verify_load(view: RowView, move: Move, queries: int) -> StepLoad:
+    lengths, tokens = sum(_lengths(view)), len(view) * queries
+    return StepLoad(
+        full_tokens=tokens, full_kv=lengths + tokens - len(view), pairs=queries * lengths,
+        rounds=len(view) if move.learn else 0,
+    )  # fmt: skip
 
 
 def _tree_load(move: TreeMove, tokens: int, lengths: list[int]) -> StepLoad:

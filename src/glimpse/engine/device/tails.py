@@ -7,7 +7,7 @@ verify, as a graph; a verification it is, but for the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -16,10 +16,12 @@ from torch import Tensor
 from glimpse.attention.triton.attention import Importance
 from glimpse.attention.triton.mixed import MixedFed, Want, feed_mixed
 from glimpse.attention.triton.ragged import Ragged
+from glimpse.attention.triton.sizes import parted
 from glimpse.cache.prefix import TAIL
 from glimpse.engine.device.core import Core
+from glimpse.engine.device.covering import Shape
 from glimpse.engine.device.forward import Mix
-from glimpse.engine.device.graphs import Graphs
+from glimpse.engine.device.graphs import Graphs, Step
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.prefill import QUERIES
 from glimpse.engine.memory import PAGE_SIZE
@@ -44,8 +46,7 @@ class TailReader:
         rows, device = core.rows, core.decoder.device
         self._core, self._graphs = core, graphs
         self._wants = torch.full((rows.size,), int(Want.ADD), dtype=torch.int32, device=device)
-        self._given = torch.zeros(3, rows.size, dtype=torch.int32, device=device)
-        self._reads, self._length, self._more = self._given.unbind()
+        self._reads, self._length, self._more = parted(3, rows.size, torch.int32, device, torch.zeros)
         self._paged = core.paged(rows.size, LONGEST)
         self._last = core.paged(rows.size, QUERIES) if core.drafts else None
         self._hidden = torch.empty(MOST, core.decoder.spec.hidden_size, dtype=core.decoder.dtype, device=device)
@@ -59,11 +60,23 @@ class TailReader:
         [sum of counts, hidden] after the final norm, row after row, until it reads again.
         """
         own, tokens = slice(first, first + len(counts)), sum(counts)
-        given = torch.zeros_like(self._given, device="cpu")
+        given = torch.zeros(3, len(self._reads), dtype=torch.int32)
         given[0, own], given[1, own], given[2, own] = 1, torch.tensor(starts) + 1, torch.tensor(counts) - 1
-        self._given.copy_(upload(given, self._given.device))
-        self._graphs.run(("tails", bucket(tokens)), partial(self._run, bucket(tokens)))
+        sent = upload(given, self._reads.device)
+        for held, new in zip((self._reads, self._length, self._more), sent, strict=True):
+            held.copy_(new)
+        size = (bucket(tokens),)
+        self._graphs.run(*self._step(self._graphs.covering.choose("tails", size, size)))
         return self._hidden[:tokens]
+
+    def ready(self) -> Iterator[Step]:
+        """The forwards of all sizes, the largest first; to be captured only."""
+        for size in reversed(SIZES):
+            self._reads.zero_()  # what was read last must not be read again: its pages may be another's
+            yield self._step((size,))
+
+    def _step(self, shape: Shape) -> Step:
+        return ("tails", shape), partial(self._run, shape[0])
 
     def _run(self, tokens: int) -> None:
         """Device code; may be run over and over for the same rows."""

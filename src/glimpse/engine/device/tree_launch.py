@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.covering import Covering, node_bucket
-from glimpse.engine.device.graphs import Graphs, Ran
+from glimpse.engine.device.covering import Shape, ladder, node_bucket
+from glimpse.engine.device.graphs import Graphs, Ran, Step
 from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.device.tree_work import TreeWork
 
 WIDTHS = (1, 9, 17, 33, 64)
 """Query tokens of the row with most of them that attention is folded for; padding there costs no tokens."""
-WORKS = 32
+AMPLE = (1, 9, 64)
+"""Those of graphs that cover others."""
+WORKS = 48
 """Shapes of steps kept, with their buffers and graphs."""
 
 
@@ -47,30 +49,48 @@ class TreeLauncher:
     def __init__(self, core: Core, trees: TreeState) -> None:
         self._core, self._trees = core, trees
         self._graphs: Graphs | None = None
-        self._shapes = Covering()
-        self._works: Kept[tuple[int, int, int], TreeWork] = Kept(
-            WORKS, lambda key: TreeWork(core, trees, *key), self._drop
-        )
+        self._works: Kept[Shape, TreeWork] = Kept(WORKS, self._made, self._drop)
 
     def run(self, move: TreeMove, graphs: Graphs) -> tuple[Ran, int]:
         """Verifies the trees that stand in the `TreeState`, and sends what they became; with how many tokens it ran."""
-        self._graphs = graphs
-        key = self._key(move.drafted)
-        ran = graphs.run(("tree", *key), self._works.get(key).verify)
+        shape = graphs.covering.choose("tree", *self._shapes(move.drafted))
+        ran = graphs.run(*self._step(shape, graphs))
         self._trees.send(move.tokens)
-        return ran, key[1]
+        return ran, shape[0]
 
-    def _key(self, drafted: Sequence[int]) -> tuple[int, int, int]:
-        """Rows, tokens and the queries of one row, of the step that such drafts are verified in."""
-        rows, most = self._core.rows, self._core.rows.most + 1
-        size = min(1 << (len(drafted) - 1).bit_length(), rows.size)
-        queries = min(next(width for width in WIDTHS if width > max(drafted)), most)
-        tokens = node_bucket(sum(drafted) + len(drafted))
-        ample = 1 << (tokens - 1).bit_length()
-        limit = size * most
-        return self._shapes.choose((size, min(tokens, limit), queries), (size, min(ample, limit), queries))
+    def ready(self, graphs: Graphs, most: int) -> Iterator[Step]:
+        """The steps of at most so many tokens that cover all others, the largest first."""
+        size, widest = self._core.rows.size, self._core.rows.most + 1
+        found = set[Shape]()
+        for rows in {ladder(count, size) for count in range(1, size + 1)}:
+            for queries in {min(width, widest) for width in AMPLE}:
+                full = rows * queries
+                found |= {(ladder(tokens, full), rows, queries) for tokens in (rows + queries - 1, 4 * rows, full)}
+        for shape in sorted(found, reverse=True):
+            if shape[0] <= most:
+                yield self._step(shape, graphs)
 
-    def _drop(self, key: tuple[int, int, int]) -> None:
-        self._shapes.drop(key)
+    def _step(self, shape: Shape, graphs: Graphs) -> Step:
+        self._graphs = graphs
+        return ("tree", shape), self._works.get(shape).verify
+
+    def _shapes(self, drafted: Sequence[int]) -> tuple[Shape, Shape]:
+        """Tokens, rows and the queries of one row: of the step that such drafts need, and of one that covers many."""
+        count, size, most = len(drafted), self._core.rows.size, self._core.rows.most + 1
+        tokens, widest = sum(drafted) + count, max(drafted)
+        rows, queries = min(1 << (count - 1).bit_length(), size), _width(WIDTHS, widest, most)
+        wanted = min(node_bucket(tokens), rows * most), rows, queries
+        rows, queries = ladder(count, size), _width(AMPLE, widest, most)
+        return wanted, (ladder(tokens, rows * queries), rows, queries)
+
+    def _made(self, shape: Shape) -> TreeWork:
+        tokens, rows, queries = shape
+        return TreeWork(self._core, self._trees, rows, tokens, queries)
+
+    def _drop(self, shape: Shape) -> None:
         if self._graphs is not None:
-            self._graphs.drop(("tree", *key))
+            self._graphs.drop("tree", lambda other: other == shape)
+
+
+def _width(widths: Sequence[int], nodes: int, most: int) -> int:
+    return min(next(width for width in widths if width > nodes), most)

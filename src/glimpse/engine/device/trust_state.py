@@ -7,6 +7,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.fusion import Fusion
 from glimpse.attention.triton.select import Selection
+from glimpse.attention.triton.sizes import parted
 from glimpse.attention.triton.trusting import UNREAD
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.selector import Selector
@@ -34,7 +35,7 @@ class TrustState:
         self.verifies = verifies
         self.most = min(pacer.most, rows.most) if verifies else pacer.most
         """Fast steps between two slow ones, at most."""
-        self.since, self.learned = torch.zeros(2, rows.size, dtype=torch.int32, device=device).unbind()
+        self.since, self.learned = parted(2, rows.size, torch.int32, device, torch.zeros)
         """[B] int32: fast steps since the last slow one. [B] int32: positions that a slow step has just weighed."""
         self.ends = torch.zeros(vocab, dtype=torch.uint8, device=device)
         """[vocab] uint8: 1 where a sentence ends with this id."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from glimpse.attention.triton.attention import Importance
 from glimpse.attention.triton.ragged import Ragged
 from glimpse.attention.triton.rows import Fed, commit
+from glimpse.attention.triton.sizes import parted
 from glimpse.attention.triton.trusting import pace, passed
 from glimpse.attention.triton.weights import weigh_rows
 from glimpse.engine.device.core import Core
@@ -40,7 +41,7 @@ class TrustWork(Work):
         rows, core, trust, fed = self._rows, self._core, self._trust, self._feed()
         size, queries = rows.size, list[Tensor]()
         since, learned = trust.since[:size], trust.learned[:size]
-        fast, full, recalled = torch.empty(3, size, dtype=torch.int32, device=fed.lengths.device).unbind()
+        fast, full, recalled = parted(3, size, torch.int32, fed.lengths.device)
         pace(fed.ids, fed.lengths, rows.limit, since, trust.ends, trust.most, (fast, full, recalled, learned))
         self._paged.plan(full)
         mix = self._attention(full, recalled, queries)
