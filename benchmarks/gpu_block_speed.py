@@ -1,6 +1,6 @@
 """What a trained block adapter is worth in tokens a second on a GPU: at the demo model's cost and at an 8B model's.
 
-    PYTHONPATH=src python3 -m benchmarks.gpu_block_speed --model demo.gguf --adapter demo-block.safetensors \
+    PYTHONPATH=src python3 -m benchmarks.gpu_block_speed --model demo.gguf \
         --ids questions.npz --out FOLDER --commit HASH [--seconds 420]
 
 `--ids` are the questions of `gpu_block`; those that it trains on are left out. "llama-3.1-8b" is the model grown to
@@ -39,6 +39,7 @@ from glimpse.bench.grow_adapter import adapter_label, grown_adapter_file
 from glimpse.bench.grow_source import open_source
 from glimpse.bench.journal import Journal
 from glimpse.bench.results import Result, Table, Target, write_result
+from glimpse.drafting.block.shipped import DEMO, adapter_file
 from glimpse.engine.build import build_engine, make_parts
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace
@@ -178,7 +179,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of the command line, with the prompts that are left for judging."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--adapter", type=Path, required=True, help="made by glimpse train block for the model")
+    parser.add_argument("--adapter", type=adapter_file, default=DEMO, help="made by glimpse train block for the model")
     parser.add_argument("--ids", type=Path, required=True, help=".npz, token ids of prompts")
     parser.add_argument("--models", default="demo,llama-3.1-8b", help="demo, or shapes that it is grown to")
     parser.add_argument("--rows", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2, 4, 8, 16])
