@@ -121,10 +121,7 @@ class Asking:
     def asks(self, rows: tuple[int, ...]) -> bool:
         """Whether the step that is launched now for these rows should have drafts. A row's number is its request's."""
         size = self._size(len(rows))
-        if rows != self._rows:
-            if 2 * len(set(rows) & set(self._rows)) < len(rows):
-                size.begin()
-            self._rest, self._rows = 0, rows
+        self._turn_to(rows, size)
         if not self._rest and size.left <= 0:
             self._decide(size)
         self.asked = self._rest <= 0
@@ -163,6 +160,13 @@ class Asking:
 
     def _size(self, rows: int) -> _Size:
         return self._sizes[rows.bit_length()]
+
+    def _turn_to(self, rows: tuple[int, ...], size: _Size) -> None:
+        """These rows are asked for now."""
+        if rows != self._rows:
+            if 2 * len(set(rows) & set(self._rows)) < len(rows):
+                size.begin()
+            self._rest, self._rows = 0, rows
 
     def _decide(self, size: _Size) -> None:
         if len(size.plain.times) < KNOWN:

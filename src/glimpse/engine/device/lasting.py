@@ -37,17 +37,15 @@ class LastingAsking(Asking):
 
     def asks(self, rows: tuple[int, ...]) -> bool:
         """Whether the step that is launched now for these rows should have drafts."""
-        size = self._size(len(rows))
+        asked = super().asks(rows)
+        self._tried[len(rows).bit_length()] += asked
+        return asked
+
+    def _turn_to(self, rows: tuple[int, ...], size: _Size) -> None:
+        """Requests may come and go, as long as the batch is about as large."""
         if size is not self._of:
             self._rest, self._of, self._kept = 0, size, 0
         self._rows = rows
-        if not self._rest and size.left <= 0:
-            self._decide(size)
-        self.asked = self._rest <= 0
-        self._rest -= not self.asked
-        size.left -= self.asked
-        self._tried[len(rows).bit_length()] += self.asked
-        return self.asked
 
     def _decide(self, size: _Size) -> None:
         if not size.known:
