@@ -20,8 +20,10 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +49,15 @@ MODES = (
     "plain", "sparse@4", "sparse@8", "slowfast", "slowfast-exact", "cactus:1@8", "mentored:0.7@8", "typical:0.1@8",
     "cactus:10@8", "r-fuzzy:0.2@8", "cascade-tok:0.35@8", "ensemble:0.2@8", "top-k:2@8",
 )  # fmt: skip
+Wanted = Callable[[str], bool]
+"""Whether a cell is to be measured now."""
 SPEED_MODES = "plain,sparse@4,sparse@8,slowfast,slowfast-exact,slowfast-exact@4"
 
 
 def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:
     """Speed over plain decoding by measured steps; NaN where none were measured. `read`: a draft step's positions."""
     if steps is None:
-        return float("nan")
+        return nan
     plain, drafts = steps["plain"]["median"], steps["draft"]
     measured, narrow = steps["budget"], drafts["median"]
     share = min(max((read - measured) / max(1, context - measured), 0.0), 1.0)
@@ -84,60 +88,75 @@ def steps_of(path: Path | None, shape: CellShape) -> dict[str, Any] | None:
 
 
 def measure(options: argparse.Namespace, journal: Journal, deadline: float) -> list[str]:
-    """Every mode of every cell that the journal does not have; returns what there was no time for."""
-    cuda = options.device == "cuda"
-    models = Models(torch.bfloat16 if cuda else torch.float32, torch.device(options.device))
-    machine = measure_machine(models.device, models.dtype)
-    left = measure_speeds(options, journal, models, deadline)
-    for cell in options.cells.split(","):
-        shape = parse_cell(cell, options.model, (8,))
-        effort = Effort(context=shape.context, tokens=options.tokens, texts=options.texts, rows=shape.rows)
-        own = measuring(options, models, machine, shape, effort)
-        for mode in (parse_mode(text, 8) for text in options.modes.split(",")):
+    """Every cell that the journal does not have; returns what there was no time for."""
+    models = Models(torch.bfloat16 if options.device == "cuda" else torch.float32, torch.device(options.device))
+    machine, left = measure_machine(models.device, models.dtype), list[str]()
+
+    def wanted(key: str) -> bool:
+        if key in journal.cells:
+            return False
+        if late := time.perf_counter() > deadline:
+            left.append(key)
+        return not late
+
+    for cell in chain(speed_cells(options, models, wanted), quality_cells(options, models, machine, wanted)):
+        journal.add(cell["name"], cell)
+    return left
+
+
+def quality_cells(
+    options: argparse.Namespace, models: Models, machine: Machine, wanted: Wanted
+) -> Iterator[dict[str, Any]]:
+    """How far each wanted mode of `--cells` strays, and its reckoned speed; a cell's modes share prompts and laws."""
+    modes = modes_of(options.modes)
+    for shape in shapes_of(options.cells, options):
+        own = measuring(options, models, machine, shape)
+        for mode in modes:
             key = f"{shape.name} {mode.name}"
-            if key in journal.cells:
-                continue
-            if time.perf_counter() > deadline:
-                left.append(key)
-                continue
-            found = own.cell(mode, lambda line: None)
-            speed = reckoned(found, steps_of(options.steps, shape), shape.context, own.budget_of(mode.drafter))
-            known = {} if speed != speed else {"reckoned_speed": speed}
-            journal.add(key, {**found, "name": key, **known, "machine": asdict(machine)})
-            print(f"{key}: TV {found['tv']:.4f}, accepted {found['accepted']:.2f}, reckoned {speed:.2f}", flush=True)
+            if wanted(key):
+                found = own.cell(mode, lambda line: None)
+                known = speed_of(found, options, shape, own.budget_of(mode.drafter))
+                said = f"TV {found['tv']:.4f}, accepted {found['accepted']:.2f}"
+                print(f"{key}: {said}, reckoned {known.get('reckoned_speed', nan):.2f}", flush=True)
+                yield {**found, "name": key, **known, "machine": asdict(machine)}
         del own
         gc.collect()
-    return left
 
 
-def measuring(
-    options: argparse.Namespace, models: Models, machine: Machine, shape: CellShape, effort: Effort
-) -> TradeoffMeasuring:
-    """What the modes of a cell share."""
-    return TradeoffMeasuring(
-        models, machine, Text(ids=options.ids), shape.model, options.budget, effort, options.fast_budget
-    )
-
-
-def measure_speeds(options: argparse.Namespace, journal: Journal, models: Models, deadline: float) -> list[str]:
-    """Whole batches of `--speed-cells` that the journal does not have; returns what there was no time for."""
-    left, modes = list[str](), [parse_mode(text, 8) for text in options.speed_modes.split(",")]
-    for cell in filter(None, options.speed_cells.split(",")):
-        shape = parse_cell(cell, options.model, (8,))
+def speed_cells(options: argparse.Namespace, models: Models, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """Whole batches of each wanted cell of `--speed-cells`, timed in every mode that runs as graphs."""
+    asked = [(mode, budget_of(mode, options)) for mode in modes_of(options.speed_modes)]
+    for shape in shapes_of(options.speed_cells, options):
         key = f"{shape.name} speeds"
-        if key in journal.cells:
-            continue
-        if time.perf_counter() > deadline:
-            left.append(key)
-            continue
-        found = list[dict[str, Any]]()
-        asked = [(mode, budget_of(mode, options)) for mode in modes]
-        for own in speeds(models, Text(ids=options.ids), shape, asked, options.speed_tokens, options.turns):
-            speed = reckoned(own, steps_of(options.steps, shape), shape.context, own["budget"])
-            found.append(own if speed != speed else own | {"reckoned_speed": speed})
-            print(f"{key}: {own['mode']}, {own['speeds']} tokens/s, {own['graphs']:.2f} as graphs", flush=True)
-        journal.add(key, {"name": key, "measured": found})
-    return left
+        if wanted(key):
+            found = list[dict[str, Any]]()
+            for own in speeds(models, Text(ids=options.ids), shape, asked, options.speed_tokens, options.turns):
+                found.append(own | speed_of(own, options, shape, own["budget"]))
+                print(f"{key}: {own['mode']}, {own['speeds']} tokens/s, {own['graphs']:.2f} as graphs", flush=True)
+            yield {"name": key, "measured": found}
+
+
+def modes_of(names: str) -> list[Mode]:
+    """The modes of a list with commas."""
+    return [parse_mode(name, 8) for name in names.split(",")]
+
+
+def shapes_of(cells: str, options: argparse.Namespace) -> list[CellShape]:
+    """The cells of a list with commas; none of an empty one."""
+    return [parse_cell(cell, options.model, (8,)) for cell in cells.split(",") if cell]
+
+
+def speed_of(found: Mapping[str, Any], options: argparse.Namespace, shape: CellShape, read: int) -> dict[str, float]:
+    """The reckoned speed as a cell keeps it: nothing where no steps were measured."""
+    speed = reckoned(found, steps_of(options.steps, shape), shape.context, read)
+    return {} if isnan(speed) else {"reckoned_speed": speed}
+
+
+def measuring(options: argparse.Namespace, models: Models, machine: Machine, shape: CellShape) -> TradeoffMeasuring:
+    """What the modes of a cell share."""
+    effort = Effort(context=shape.context, tokens=options.tokens, texts=options.texts, rows=shape.rows)
+    text = Text(ids=options.ids)
+    return TradeoffMeasuring(models, machine, text, shape.model, options.budget, effort, options.fast_budget)
 
 
 def budget_of(mode: Mode, options: argparse.Namespace) -> int:
@@ -167,18 +186,8 @@ def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> R
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    names = (
-        "cells",
-        "tokens",
-        "texts",
-        "budget",
-        "fast_budget",
-        "modes",
-        "speed_cells",
-        "speed_modes",
-        "speed_tokens",
-        "turns",
-    )
+    names = ("cells", "tokens", "texts", "budget", "fast_budget", "modes", "speed_cells", "speed_modes", "speed_tokens",
+             "turns")  # fmt: skip
     return {name: getattr(options, name) for name in names}
 
 

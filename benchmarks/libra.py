@@ -14,7 +14,8 @@ over passages.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -158,6 +159,31 @@ def reliability(settings: Mapping[str, object], folder: Path) -> Table:
     return Table("Confidences of self-drafted tokens, on passages that no map was fitted to", columns, rows)
 
 
+RIVALS: Mapping[str, tuple[str, Callable[[Mapping], str]]] = {
+    "the best fixed length": (">= 1", best_fixed),
+    "entropy": (">= 1", lambda cell: ENTROPY),
+    "plain decoding": (">= 0.98", lambda cell: PLAIN),
+}
+"""By what a target calls it: how often as fast the marginal criterion is to be, and the arm of a replay."""
+
+
+def findings(
+    cells: Mapping[tuple[str, str], Sequence[Mapping]], rivals: Iterable[str], reliable: Table, of: str = ""
+) -> Findings:
+    """What the replays of each (kind, mode) come to; `of` stands before kinds in titles."""
+    every: dict[str, list[Mapping]] = defaultdict(list)
+    for (kind, _), own in cells.items():
+        every[kind] += own
+    targets = [
+        Target(f"{kind}: marginal over {rival}, geometric mean of the replays", RIVALS[rival][0],
+               mean_over(own, MARGINAL, RIVALS[rival][1]))
+        for kind, own in every.items()
+        for rival in rivals
+    ]  # fmt: skip
+    shown = [table(f"{of}{kind}", mode, own) for (kind, mode), own in cells.items()]
+    return Findings(targets, [against(cells), *shown, reliable])
+
+
 def body(bench: Bench) -> Findings:
     settings, known = bench.settings, surfaces(RESULTS)
     cells: dict[tuple[str, str], list[dict]] = {}
@@ -168,17 +194,7 @@ def body(bench: Bench) -> Findings:
                 bench.cell(f"{kind} {mode} {name}", partial(replayed, texts, known[name], kind, settings))
                 for name in names
             ]
-    every = [(kind, cell) for (kind, _), own in cells.items() for cell in own]
-    targets = [
-        Target(f"{kind}: marginal over {rival}, geometric mean of the replays", limit,
-               mean_over([cell for own, cell in every if own == kind], MARGINAL, name))
-        for kind in settings["surfaces"]
-        for rival, limit, name in (("the best fixed length", ">= 1", best_fixed),
-                                   ("entropy", ">= 1", lambda cell: ENTROPY),
-                                   ("plain decoding", ">= 0.98", lambda cell: PLAIN))
-    ]  # fmt: skip
-    shown = [table(kind, mode, own) for (kind, mode), own in cells.items()]
-    return Findings(targets, [against(cells), *shown, reliability(settings, bench.options.out)])
+    return findings(cells, RIVALS, reliability(settings, bench.options.out))
 
 
 SUITE = Suite(

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.gpu_block import LAWS
-from benchmarks.libra import MARGINAL, PLAIN, Texts, against, best_fixed, compared, made_up, mean_over, table
+from benchmarks.libra import Texts, compared, findings, made_up
 from benchmarks.libra_block_beliefs import Map, as_offered, said, taught
 from benchmarks.libra_reliability import figure, judged
 from benchmarks.libra_surfaces import RowSurface, surfaces
 from benchmarks.libra_traces import Start, starts_of
-from glimpse.bench.results import Table, Target, read_result
+from glimpse.bench.results import Table, read_result
 from glimpse.bench.runner import Bench, Findings, Suite, main
 from glimpse.planning.models import DEMO_SPEC
 
@@ -103,15 +103,8 @@ def body(bench: Bench) -> Findings:
                 bench.cell(f"{kind} {mode} {name}", partial(replayed, settings, known[name], kind, mode))
                 for name in settings["surfaces"][kind]
             ]
-    targets = [
-        Target(f"{kind}: marginal over {rival}, geometric mean of the replays", limit, mean_over(own, MARGINAL, name))
-        for kind in KINDS
-        for own in [[cell for (each, _), some in cells.items() if each == kind for cell in some]]
-        for rival, limit, name in (("the best fixed length", ">= 1", best_fixed),
-                                   ("plain decoding", ">= 0.98", lambda cell: PLAIN))
-    ]  # fmt: skip
-    shown = [table(f"blocks, {kind}", mode, own) for (kind, mode), own in cells.items()]
-    return Findings(targets, [against(cells), *shown, reliability(settings, bench.options.out)])
+    rivals = ("the best fixed length", "plain decoding")
+    return findings(cells, rivals, reliability(settings, bench.options.out), of="blocks, ")
 
 
 SUITE = Suite(
