@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import triton.language as tl
 from triton.runtime import interpreter
 
+from attention.kernels.quick import quicken
+
 _patch_tensor = interpreter._patch_lang_tensor
 _create_dot = interpreter.InterpreterBuilder.create_dot
 
@@ -34,6 +36,7 @@ def repair() -> None:
     """Lets loops run to bounds that a kernel loaded or computed, and multiplies bfloat16 by its values."""
     interpreter._patch_lang_tensor = _patched
     interpreter.InterpreterBuilder.create_dot = _dot
+    quicken()
 
 
 @contextmanager
