@@ -39,7 +39,7 @@ def test_only_launches_see_a_replaced_language():
     before = language()
     double_kernel[(1,)](source, target, 4)
     assert target.item() == 12
-    with pytest.raises(Exception, match="static_assert|AssertionError"):
+    with pytest.raises(Exception, match="AssertionError"):
         double_kernel[(1,)](source, target, 1)
     assert language() == before
     assert tl.core.is_builtin(tl.load)
