@@ -2,7 +2,8 @@
 
 It looks through the language for what to replace at each launch and at each call of a device function. It names and
 counts the shape of every value, and lists numpy's types for each. It checks integers for overflow by computing them
-twice, and then asserts nothing: assertions need `debug`, which it leaves off.
+twice, and then asserts nothing: assertions need `debug`, which it leaves off. It reduces, and so sorts, by calling the
+function that combines once for each number.
 """
 
 from __future__ import annotations
@@ -111,6 +112,22 @@ def _numpy_type(kind: Any) -> np.dtype:
     return _POINTERS if own.is_ptr() else _NP[own.name]
 
 
+def _reduced(self: Any, given: builtins.tuple[Any, ...]) -> list[Any]:
+    """Slice by slice along the axis, in the order and the types that Triton's own takes number by number."""
+    parts, axis = self.unravel(given, self.axis)
+    found = [part.handle.data.take(0, axis) for part in parts]
+    for place in range(1, parts[0].handle.data.shape[axis]):
+        slices = [part.handle.data.take(place, axis) for part in parts]
+        pairs = zip((*found, *slices), (*parts, *parts), strict=True)
+        made = self.combine_fn.fn(*(self.to_tensor(data, part.dtype) for data, part in pairs))
+        made = made if isinstance(made, builtins.tuple) else (made,)
+        found = [own.handle.data.reshape(old.shape).astype(old.dtype) for own, old in zip(made, found, strict=True)]
+    if self.keep_dims:
+        axes = axis if self.axis is not None else builtins.tuple(range(given[0].handle.data.ndim))
+        found = [np.expand_dims(data, axes) for data in found]
+    return [self.to_tensor(data, part.dtype) for data, part in zip(found, parts, strict=True)]
+
+
 def quicken() -> None:
     """From now on."""
     interpreter._patch_attr, interpreter._patch_lang = _patch_attr, _Launch
@@ -118,5 +135,6 @@ def quicken() -> None:
     interpreter._get_np_dtype = _numpy_type
     tl.core.tensor.__init__, tl.core.block_type.__init__ = _tensor, _block
     TritonSemantic.broadcast_impl_value = _alike
+    interpreter.ReduceOps.generic_reduce = _reduced
     options = interpreter.interpreter_builder.options
     interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)

@@ -28,6 +28,20 @@ def odd_kernel(target, SIZE: tl.constexpr):
     tl.store(target, tl.sum(tl.zeros((SIZE,), tl.int32)))
 
 
+@triton.jit
+def appended(left, right):
+    return left * 10 + right
+
+
+@triton.jit
+def digits_kernel(columns, rows, all):
+    tile = tl.reshape(tl.arange(0, 8), (2, 4))
+    tl.store(columns + tl.arange(0, 4), tl.reduce(tile, 0, appended))
+    kept = tl.reduce(tile, 1, appended, keep_dims=True)
+    tl.store(rows + tl.arange(0, 2)[:, None], kept)
+    tl.store(all, tl.reduce(tile, None, appended))
+
+
 def language():
     owners = (tl, tl.core, tl.math, tl.core.tensor, tl.core.dtype)
     return [dict(vars(owner)) for owner in owners]
@@ -59,3 +73,11 @@ def test_values_have_their_shapes_and_types():
         assert ([size.value for size in value.shape], value.numel.value, value.dtype) == ([4, 2], 8, kind)
         assert interpreter._get_np_dtype(block) == interpreter._get_np_dtype(kind) == numpys
     assert (len(tl.core.tensor(None, tl.int32).shape), tl.core.tensor(None, tl.int32).numel.value) == (0, 1)
+
+
+def test_numbers_are_reduced_in_their_order():
+    columns, rows, all_of_them = (torch.zeros(size, dtype=torch.int32) for size in (4, 2, 1))
+    digits_kernel[(1,)](columns, rows, all_of_them)
+    assert columns.tolist() == [4, 15, 26, 37]
+    assert rows.tolist() == [123, 4567]
+    assert all_of_them.item() == 1234567
