@@ -25,7 +25,7 @@ demo:  ## a question about a document and an edit of code: plain beside drafted,
 
 test:  ## run the tests (no GPU, nothing downloaded but packages)
 	$(SETUP) dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint:  ## ruff: rules and format
 	$(SETUP) dev

@@ -9,7 +9,6 @@ import pytest
 
 from glimpse.pacing.reliability import SUREST, Reliability, log_odds
 
-NAN = np.array([np.nan])
 RULES = {
     "coupled": {"same_noise": True, "own_noise": False},
     "matched": {"same_noise": False, "own_noise": True},

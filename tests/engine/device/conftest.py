@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 
+import pytest
 import torch
 
 if torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
@@ -16,3 +17,11 @@ else:
 
     repair()
     watch()
+
+
+@pytest.fixture
+def no_page_lost(llm):
+    """The test gives back every page of its module's `llm`, and every promise of one."""
+    free = llm.loaded.pool.free_pages
+    yield
+    assert (llm.loaded.pool.free_pages, llm.loaded.pool.promised) == (free, 0)

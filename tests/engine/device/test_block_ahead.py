@@ -7,7 +7,7 @@ import pytest
 
 from engine.device.blocks import following, knowing, told, unlike
 from engine.device.engines import greedy, ids_of, on_device, prompts_of
-from engine.device.test_device_blocks import SIZE, adapter, few_processors, jobs, llm, no_page_lost, options
+from engine.device.test_device_blocks import SIZE, adapter, few_processors, jobs, llm, options
 from glimpse.engine.device.asking import KNOWN
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_launch import BlockMove
@@ -15,7 +15,8 @@ from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.block_ways import BlockWay, BlockWays
 from glimpse.pacing.marginal import MarginalPacer
 
-__all__ = ["adapter", "few_processors", "llm", "no_page_lost"]
+__all__ = ["adapter", "few_processors", "llm"]
+pytestmark = pytest.mark.usefixtures("no_page_lost")
 HALF = CutRule(0.5, np.full((4, 4), 1.25))
 
 

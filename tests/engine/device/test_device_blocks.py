@@ -22,6 +22,7 @@ from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
 from tiny import write_tiny_checkpoint
 
+pytestmark = pytest.mark.usefixtures("no_page_lost")
 SIZE = 2
 HOST, AHEAD = {"block_mode": "auto"}, {"block_mode": "parallel"}
 """With `fixed`: paced by the host, and a step ahead of it."""
@@ -55,13 +56,6 @@ def few_processors(monkeypatch):
     counted = SampleConfig(few=512, room=512)
     monkeypatch.setattr("glimpse.attention.triton.picking.SampleConfig", lambda: counted)
     monkeypatch.setattr("glimpse.attention.triton.attention.processors", lambda device: 4)
-
-
-@pytest.fixture(autouse=True)
-def no_page_lost(llm):
-    free = llm.loaded.pool.free_pages
-    yield
-    assert (llm.loaded.pool.free_pages, llm.loaded.pool.promised) == (free, 0)
 
 
 def options(adapter, **changed):

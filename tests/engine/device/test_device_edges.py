@@ -7,6 +7,7 @@ import pytest
 from engine.device.engines import greedy, on_device, prompts_of, tiny_folder
 from glimpse.llm import LLM
 
+pytestmark = pytest.mark.usefixtures("no_page_lost")
 SPARSE = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 2, "budget": 0.1, "budget_floor": 38}
 LOOKUP = {"drafter": "lookup", "pacer": "entropy"}
 
@@ -16,13 +17,6 @@ def llm(tmp_path_factory):
     return LLM(
         tiny_folder(tmp_path_factory.mktemp("edges")), drafter="none", pacer="fixed", max_batch_size=2, device="cpu"
     )
-
-
-@pytest.fixture(autouse=True)
-def no_page_lost(llm):
-    free = llm.loaded.pool.free_pages
-    yield
-    assert (llm.loaded.pool.free_pages, llm.loaded.pool.promised) == (free, 0)
 
 
 def said(outputs):

@@ -11,6 +11,7 @@ from glimpse.errors import GlimpseError
 from glimpse.llm import LLM
 from glimpse.sampling.params import SamplingParams
 
+pytestmark = pytest.mark.usefixtures("no_page_lost")
 SPARSE = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 2, "budget": 0.1, "budget_floor": 38}
 LOOKUP = {"drafter": "lookup", "pacer": "fixed", "draft_tokens": 3}
 WHY = "no CUDA device"
@@ -21,14 +22,6 @@ def llm(tmp_path_factory):
     return LLM(
         tiny_folder(tmp_path_factory.mktemp("device")), drafter="none", pacer="fixed", max_batch_size=2, device="cpu"
     )
-
-
-@pytest.fixture(autouse=True)
-def no_page_lost(llm):
-    free = llm.loaded.pool.free_pages
-    yield
-    assert llm.loaded.pool.free_pages == free
-    assert llm.loaded.pool.promised == 0
 
 
 def test_rows_join_and_leave(llm):

@@ -21,6 +21,7 @@ from glimpse.llm import LLM
 from glimpse.pacing.pacer import Action, Decisions
 from glimpse.sampling.params import SamplingParams
 
+pytestmark = pytest.mark.usefixtures("no_page_lost")
 ENGINES = {
     "racer": {"drafter": "racer", "pacer": "fixed", "draft_tokens": 5},
     "suffix": {"drafter": "suffix", "pacer": "fixed", "draft_tokens": 4},
@@ -43,13 +44,6 @@ def few_processors(monkeypatch):
     """So that the interpreter has few programs to run."""
     for module in ("attention", "recalled"):
         monkeypatch.setattr(f"glimpse.attention.triton.{module}.processors", lambda device: 4)
-
-
-@pytest.fixture(autouse=True)
-def no_page_lost(llm):
-    free = llm.loaded.pool.free_pages
-    yield
-    assert (llm.loaded.pool.free_pages, llm.loaded.pool.promised) == (free, 0)
 
 
 def with_trees(llm, drafting, pacing=None, **options):
