@@ -1,4 +1,4 @@
-"""Triton 3.6's interpreter without what it works out again and again, or for nothing: the same bits in half the time.
+"""Triton 3.6's interpreter without what it works out again and again, or for nothing: the same bits in a fifth of the time.
 
 It looks through the language for what to replace at each launch and at each call of a device function. It names and
 counts the shape of every value, and lists numpy's types for each. It checks integers for overflow by computing them
@@ -129,7 +129,7 @@ def _reduced(self: Any, given: builtins.tuple[Any, ...]) -> list[Any]:
 
 
 def quicken() -> None:
-    """From now on."""
+    """Every launch from now on; may be called again."""
     interpreter._patch_attr, interpreter._patch_lang = _patch_attr, _Launch
     interpreter.InterpretedFunction.__call__ = _device_function
     interpreter._get_np_dtype = _numpy_type

@@ -34,12 +34,12 @@ def appended(left, right):
 
 
 @triton.jit
-def digits_kernel(columns, rows, all):
+def digits_kernel(columns, rows, whole):
     tile = tl.reshape(tl.arange(0, 8), (2, 4))
     tl.store(columns + tl.arange(0, 4), tl.reduce(tile, 0, appended))
     kept = tl.reduce(tile, 1, appended, keep_dims=True)
     tl.store(rows + tl.arange(0, 2)[:, None], kept)
-    tl.store(all, tl.reduce(tile, None, appended))
+    tl.store(whole, tl.reduce(tile, None, appended))
 
 
 def language():
@@ -76,8 +76,8 @@ def test_values_have_their_shapes_and_types():
 
 
 def test_numbers_are_reduced_in_their_order():
-    columns, rows, all_of_them = (torch.zeros(size, dtype=torch.int32) for size in (4, 2, 1))
-    digits_kernel[(1,)](columns, rows, all_of_them)
+    columns, rows, whole = (torch.zeros(size, dtype=torch.int32) for size in (4, 2, 1))
+    digits_kernel[(1,)](columns, rows, whole)
     assert columns.tolist() == [4, 15, 26, 37]
     assert rows.tolist() == [123, 4567]
-    assert all_of_them.item() == 1234567
+    assert whole.item() == 1234567
