@@ -1,4 +1,4 @@
-"""Triton 3.6's interpreter without what it works out again and again, or for nothing: the same bits in a fifth of the time.
+"""Triton 3.6's interpreter without what it works out again and again: the same bits in a fifth of the time.
 
 It looks through the language for what to replace at each launch and at each call of a device function. It names and
 counts the shape of every value, and lists numpy's types for each. It checks integers for overflow by computing them
