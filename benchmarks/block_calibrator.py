@@ -48,7 +48,7 @@ def check_pair(adapter: Path, without: Path) -> None:
 def measured(
     llm: LLM, prompts: Sequence[tuple[str, list[int]]], mode: str, tokens: int, adapters: Mapping[str, Path]
 ) -> dict:
-    """A cell: both adapters' blocks over what is written behind some prompts. Raises GlimpseError where texts differ."""
+    """A cell: both adapters' blocks over what is written behind some prompts. Raises GlimpseError if texts differ."""
     params = SamplingParams(max_tokens=tokens, **LAWS[mode])
     ids = [own for _, own in prompts]
     both = {arm: record(llm, ids, params, str(adapter)) for arm, adapter in adapters.items()}

@@ -109,5 +109,5 @@ class AheadBlocks:
     def _send(self, view: RowView, floors: Floats) -> None:
         """Rules for these rows, by the least chance that is worth a token of each."""
         for slot, floor in zip(view.slots, floors.tolist(), strict=True):
-            self._rules[slot] = CutRule.of(self._pacer.trust_of(slot), floor)
+            self._rules[slot] = self._pacer.rule(slot, floor)
         self._blocks.rule([self._rules[slot] for slot in view.slots])
