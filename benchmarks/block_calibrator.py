@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -38,9 +38,8 @@ def check_pair(adapter: Path, without: Path) -> None:
     one, other = config_of(adapter), config_of(without)
     if not one.inner or other.inner:
         raise ArgumentError(f"{adapter} has a calibrator of {one.inner} and {without} one of {other.inner}, not 0")
-    plain = replace(one, inner=0, recipe={**one.recipe, "inner": 0})
-    both = zip(asdict(plain).items(), asdict(other).values(), strict=True)
-    differ = [f"{name} {own!r} and {its!r}" for (name, own), its in both if own != its]
+    facts = [asdict(own) | {"inner": 0, "recipe": {**own.recipe, "inner": 0}} for own in (one, other)]
+    differ = [f"{name} {own!r} and {facts[1][name]!r}" for name, own in facts[0].items() if own != facts[1][name]]
     if differ:
         raise ArgumentError(f"{adapter} and {without} differ in more than the calibrator: {'; '.join(differ)}")
 
