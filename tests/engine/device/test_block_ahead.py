@@ -13,6 +13,7 @@ from glimpse.drafting.block.drafter import FLOOR
 from glimpse.engine.device.asking import KNOWN
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_launch import BlockMove
+from glimpse.engine.device.settings import Learn
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.block_ways import BlockWay, BlockWays
 from glimpse.pacing.libra import ALPHA
@@ -176,3 +177,16 @@ def test_libraspecs_rule_is_its_search(llm, adapter):
         parts.pacer.admit(RowView(parts.rows, (0,)))
         rule = parts.pacer.rule(0, 0.3)
         assert (rule.floor, rule.alpha) == (floor, alpha)
+
+
+def test_the_widest_steps_of_both_ways_are_made_before_they_are_asked_for(llm, adapter):
+    """Beside every verification, and in steps of their own: none of them is captured while somebody waits."""
+    engine = on_device(llm, drafter="block", adapter=adapter, pacer="marginal")._engine
+    engine.warm_up()
+    graphs, blocks = engine._launcher.graphs, engine._launcher._blocks
+    for rows in (1, 2):
+        for queries, groups in ((SIZE + 1, SIZE + 1), (SIZE + 1, 1), (1, 1)):
+            assert graphs.holds("block", blocks._shape(rows, queries, groups))
+        for queries in (1, SIZE + 1):
+            assert graphs.holds(("verify", Learn.NOTHING), (rows * queries, rows, queries))
+    assert engine._core.rows.most == SIZE, "no longer than the head's blocks"
