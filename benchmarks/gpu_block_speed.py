@@ -65,6 +65,8 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 TEXTS = 4
 """A small batch has turns for so many texts at least."""
+SPAN = 1.0
+"""Seconds of plain decoding that are enough of one cell."""
 KEPT = 0.98
 """Of plain decoding, and of the faster of the two fixed ways, what the priced way has to reach."""
 COLUMNS = ("cell", "arm", "tokens/s", "times plain", "times plain, eager", "times plain, in all",
@@ -93,15 +95,24 @@ def measured(
     options: argparse.Namespace,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All arms of one cell, in turns; the first turn of each does not count, nor do those that captured graphs."""
+
+    def turned(turn: int, arm: str) -> dict[str, Any]:
+        own = [prompts[(turn * rows + row) % len(prompts)] for row in range(rows)]
+        return one_turn(loaded, engines[arm], Asked(own, [""] * rows), law, options.tokens)
+
+    first = {arm: turned(0, arm) for arm in ARMS}
+    counts = turns_of(first[PLAIN]["seconds"], rows, options)
     found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
-    least = math.ceil(TEXTS / rows)
-    counts = {arm: options.eager_turns if arm in SLOW else max(options.turns, least) for arm in ARMS}
-    for turn in range(-1, max(counts.values())):
-        own = [prompts[(max(turn, 0) * rows + row) % len(prompts)] for row in range(rows)]
+    for turn in range(max(counts.values())):
         for arm in (arm for arm in ARMS if turn < counts[arm]):
-            turned = one_turn(loaded, engines[arm], Asked(own, [""] * rows), law, options.tokens)
-            found[arm] += [turned] if turn >= 0 else []
+            found[arm].append(turned(turn, arm))
     return [{"arm": arm, **_figures(turns, found)} for arm, turns in found.items()]
+
+
+def turns_of(seconds: float, rows: int, options: argparse.Namespace) -> dict[str, int]:
+    """How many turns of each arm count, where a plain one takes so many seconds: two at least, and few eager ones."""
+    graphs = max(2, math.ceil(TEXTS / rows), min(options.turns, int(SPAN / seconds)))
+    return {arm: options.eager_turns if arm in SLOW else graphs for arm in ARMS}
 
 
 def one_turn(loaded: Loaded, engine: EngineFace, asked: Asked, law: str, tokens: int) -> dict[str, Any]:
@@ -218,7 +229,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2, 4, 8, 16])
     parser.add_argument("--laws", default="T=0.7", help="T=0.7, greedy")
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--turns", type=int, default=8, help="of a graph arm, beside its first")
+    parser.add_argument("--turns", type=int, default=8, help="of a graph arm, at most, beside its first")
     parser.add_argument("--eager-turns", type=int, default=1, help="of an eager arm, beside its first")
     parser.add_argument("--seconds", type=float, default=420, help="begin no cell after this")
     parser.add_argument("--commit")

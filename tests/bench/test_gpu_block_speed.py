@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from benchmarks import gpu_block_speed
@@ -43,6 +45,15 @@ def test_all_arms_of_a_model_and_of_its_twin(asked, tmp_path, monkeypatch, capsy
     capsys.readouterr()
     gpu_block_speed.main([*asked, "--seconds", "0"])
     assert not capsys.readouterr().out, "a cell that is known is not measured again, and no other is begun"
+
+
+def test_short_turns_are_many_and_long_ones_few():
+    options = SimpleNamespace(turns=8, eager_turns=1)
+    for seconds, rows, many in ((0.05, 8, 8), (0.3, 8, 3), (0.9, 8, 2), (0.9, 1, 4)):
+        counts = gpu_block_speed.turns_of(seconds, rows, options)
+        assert set(counts) == set(gpu_block_speed.ARMS)
+        assert {counts.pop(arm) for arm in gpu_block_speed.SLOW} == {1}
+        assert set(counts.values()) == {many}
 
 
 def test_an_adapter_of_another_model_is_refused(asked, tmp_path):
