@@ -6,10 +6,12 @@ import pytest
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from engine.device.standins import Counted
+from engine.device.test_device_blocks import few_processors
 from glimpse.engine.device.graphs import _Held
 from glimpse.llm import LLM
 
-SPARSE = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 2, "budget": 0.1, "budget_floor": 38}
+__all__ = ["few_processors"]
+SPARSE = {"drafter": "sparse", "pacer": "fixed", "draft_tokens": 2, "budget": 0.1, "budget_floor": 6}
 
 
 class Rerun(Counted):
@@ -31,11 +33,11 @@ def llm(tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize(("most", "captures"), [(2, 2), (1, 8)])
+@pytest.mark.parametrize(("most", "captures"), [(2, 2), (1, 4)])
 def test_few_graphs_are_enough(llm, most, captures, monkeypatch):
     """Drafts and verifications take turns: where one graph may be held it is dropped at each. Two cover all numbers of
     rows, and where captures are dear, none is dropped for a better one."""
-    prompts, params = prompts_of(llm, 20, 49, 33), [greedy(2), greedy(6), greedy(3)]
+    prompts, params = prompts_of(llm, 9, 5), [greedy(2), greedy(5)]
     device = on_device(llm, **SPARSE)
     launcher = device._engine._launcher
     launcher.graphs = graphs = Rerun(device._engine._core, monkeypatch, most=most)
