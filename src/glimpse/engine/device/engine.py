@@ -29,7 +29,7 @@ from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.device.trust_pace import TrustPace
-from glimpse.engine.device.turns import AnyPace, turns_of
+from glimpse.engine.device.turns import AnyPace, numbers_of, turns_of
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -228,7 +228,7 @@ class DeviceEngine:
     @property
     def _numbers(self) -> tuple[int, ...]:
         """Of the running requests."""
-        return tuple(seat.request.arrival for seat in self._seats.taken)
+        return numbers_of(self._seats.taken)
 
     def _next_move(self) -> AnyMove:
         plain = self._settler.doubtful or (self._turns is not None and self._turns.ending)

@@ -47,6 +47,9 @@ class LastingAsking(Asking):
             self._rest, self._of, self._kept = 0, size, 0
         self._rows = rows
 
+    def _heard(self, counts: list[int]) -> None:
+        """What a text brought is no matter here."""
+
     def _decide(self, size: _Size) -> None:
         if not size.known:
             self._rest, size.left = KNOWN + 1, TRIES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glimpse.cache.rows import Rows, RowView
@@ -36,8 +37,6 @@ class Turns:
         self._rows, self._in_step, self._asking, self._pace, self._drafts = rows, in_step, asking, pace, drafts
         self.own = False
         """Whether the batch drafts for itself now."""
-        self._known = set[int]()
-        """Slots of rows that were told of it."""
 
     @property
     def ending(self) -> bool:
@@ -46,15 +45,10 @@ class Turns:
 
     def due(self, seats: list[Seat]) -> bool:
         """Whether the way changes before the next step of these rows."""
-        view = self._view(seats)
-        said = self._in_step.look(view, None if self.own else self._asking.speed(len(view)))
-        if self.own:
-            new = [seat for seat in seats if seat.slot not in self._known]
-            said = said or (self._in_step.joined(self._view(new)) if new else {})
+        said = self._in_step.look(self._view(seats), lambda: self._asking.speed(numbers_of(seats)))
         for seat in seats:
             if seat.slot in said:
                 seat.request.speculation.choices.append(said[seat.slot])
-        self._known = {seat.slot for seat in seats} if self._in_step.chosen else set()
         return self._in_step.chosen is not self.own and (not self.own or self._pace.between)
 
     def change(self, seats: list[Seat]) -> None:
@@ -69,6 +63,11 @@ class Turns:
 
     def _view(self, seats: list[Seat]) -> RowView:
         return RowView(self._rows, tuple(seat.slot for seat in seats))
+
+
+def numbers_of(seats: Sequence[Seat]) -> tuple[int, ...]:
+    """Of the requests in these seats."""
+    return tuple(seat.request.arrival for seat in seats)
 
 
 def turns_of(
