@@ -5,10 +5,10 @@
 No forward and no GPU. Drafters, pacers, sizes of steps (`node_bucket`) and rests (`Asking`) are the engine's own, one
 row; each size is captured when it is first wanted. Costs begin as the engine makes them, and the pacer is told what the
 engine would tell it: steps of the tokens they ran with, timed by the device, captures left out; drafters are told the
-successors of prompts, as on a GPU. The clock also has what the device waits for the host. As in `gpu_retrieval`, an engine is asked four questions, one of each set, greedily and
-then sampled, each mode once before it counts: what it learned of steps stays. There are as many engines as ANSWERS
-(written by `retrieval_answers`) has such groups. Logits are known of the answer's own tokens only, so drafters that
-recycle those of rejected nodes do better in truth.
+successors of prompts, as on a GPU. The clock also has what the device waits for the host. As in `gpu_retrieval`, an
+engine is asked four questions, one of each set, greedily and then sampled, each mode once before it counts: what it
+learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such groups. Logits are
+known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in truth.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Device:
 
 
 DEVICES = {
-    # End to end, h200-retrieval: plain 4.85 ms, a tree of 64 tokens about 6; 0.55 ms, without a draft 0.75 where the host
-    # is asked, 0.9 and 1.15 with trees of 8 and 64 tokens.
+    # End to end: plain 4.85 ms, a tree of 64 tokens about 6; of the demo model 0.55 ms, asked and without a draft 0.75,
+    # 0.9 and 1.15 with trees of 8 and 64 tokens.
     "h200-8b": Device(4.85e-3, 5.13e-3, 0.0105e-3, 0.20e-3, 16_060_000_000, 131_072),
     "h200-demo": Device(0.55e-3, 0.665e-3, 0.0045e-3, 0.20e-3, 269_000_000, 23_040),
     # As h200-retrieval had it at T=0.7: 1.31, 1.46 and 1.5 ms a step with at most 8, 32 and 63 nodes, end to end.
@@ -158,7 +158,10 @@ class Engine:
         self.pacer.admit(view)
         if self.drafter.wants_successors:
             read = slice(0, answer.prompt)
-            told = torch.tensor(answer.ids[read]), *map(torch.from_numpy, (answer.successors[read], answer.chances[read]))
+            told = (
+                torch.tensor(answer.ids[read]),
+                *map(torch.from_numpy, (answer.successors[read], answer.chances[read])),
+            )
             self.drafter.recycle(0, Successors(*told))
         if self._asking:
             self._asking.interrupted()

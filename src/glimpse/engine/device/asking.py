@@ -26,11 +26,13 @@ WORTH = 0.95
 FIRST, LAST = 4, 512
 """Plain steps of a rest. It is doubled as long as asking is not worth it."""
 MOST_SHARE, SHARE = 0.05, 0.01
-"""Of the time that tries cost between the first rests and between the longest: the dearer a step with drafts, the longer
-they are."""
+"""Of the time that tries cost between the first rests and between the longest: the dearer a step with drafts, the
+longer they are."""
 DOUBTS, UNLIKE = 0.5, 1.0
 """Errors of what is expected by which drafts may bring more: then they are asked for, and then rests of new texts begin
 with the shortest."""
+TIMED = 8
+"""Steps of a kind whose times are remembered: tries are few, and what they took at first may not hold."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
@@ -42,7 +44,7 @@ class _Steps:
     """The last steps of one kind."""
 
     tokens: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN))
-    times: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=TIMED))
 
     def add(self, tokens: int, seconds: float) -> None:
         """One more."""
@@ -181,6 +183,7 @@ class Asking:
         price = self._price(len(rows))
         if price is None:
             return
+        size.left = min(size.left, TRIES)
         if new and self._pays(price, UNLIKE):
             size.span = FIRST
         if not self._rest:
