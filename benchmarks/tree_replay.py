@@ -7,8 +7,8 @@ row; each size is captured when it is first wanted. Costs begin as the engine ma
 engine would tell it: steps of the tokens they ran with, timed by the device, captures left out; drafters are told the
 successors of prompts, as on a GPU. The clock also has what the device waits for the host. As in `gpu_retrieval`, an
 engine is asked four questions, one of each set, greedily and then sampled, each mode once before it counts: what it
-learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such groups. Logits are
-known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in truth.
+learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such groups. Logits
+are known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in truth.
 """
 
 from __future__ import annotations
