@@ -72,7 +72,7 @@ def read():
     core.rows.active[0] = 1
     reader = tails.TailReader(core, Graphs(torch.device("cpu"), core.quiet))
     hidden = reader.read(1, STARTS, COUNTS).clone()
-    return core, hidden, after, torch.cat(right), [seen[2 * row : 2 * row + 2] for row in range(3)]
+    return core, hidden, after, torch.cat(right), [list(zip(*of, strict=True)) for of in seen]
 
 
 def test_keys_values_and_hidden_states_are_those_of_rows_alone(read):

@@ -17,7 +17,7 @@ from glimpse.attention.triton.attention import Paged, PagedConfig
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
-from glimpse.engine.device.prefill import QUERIES, Scores, weigh
+from glimpse.engine.device.prefill import LastQueries, Scores
 
 LEAST, MOST = 256, 1024
 """Prompt tokens in one forward, at most: parts this short are mostly the host's launches, of which each has as many."""
@@ -62,16 +62,16 @@ class BitwiseReader:
         positions = torch.arange(start, stop, device=tokens.device)
         held = torch.cat([torch.arange(first, first + count) for first, count in sequence.extents(0, stop)])
         slots = upload(held, tokens.device)
-        rows, paged = self._rows(sequence, len(tokens), start), self._attention()
+        rows, paged, last = self._rows(sequence, len(tokens), start), self._attention(), LastQueries(scores)
         paged.plan(rows.lengths)
 
         def mix(layer: int, q: Tensor) -> Tensor:
+            last.keep(q)
             keys, values = core.pool.keys[layer], core.pool.values[layer]
-            if scores is not None:
-                weigh(q[-QUERIES:], keys.index_select(1, slots), scores.fresh[layer], scores.reference[layer])
             return paged(q, keys, values, rows.table, rows.lengths, counts=rows.counts)
 
         core.forward(core.forward.embed(tokens), positions, slots[start:], mix)
+        last.weigh(core.pool, lambda keys: keys.index_select(-2, slots), stop)
 
     def _attention(self) -> Paged:
         """Made when first needed, and for the largest part: buffers of 512 positions a piece are no small thing."""

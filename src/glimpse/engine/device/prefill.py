@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,11 +20,14 @@ CHUNK = 4096
 """Most prompt tokens in one forward."""
 QUERIES = 16
 """Last queries whose attention weights make the first recall set."""
+AT_ONCE = 1 << 24
+"""Weights that are there at once, in float32: as many layers together as that allows, since each costs the host some
+twenty launches and short prompts leave the device waiting for them."""
 
 
 def summed(weights: Tensor) -> Tensor:
     """The paper's statistic (SparseSpec-L, "sparse index")."""
-    return weights.sum(1)
+    return weights.sum(-2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Scores:
     reference: Tensor
     """[layers, heads] float32."""
     fuse: Callable[[Tensor], Tensor] = summed
-    """[kv_heads, length] of the weights [kv_heads, queries, length] of the last queries, over a group's heads."""
+    """[..., kv_heads, length] of the weights [..., kv_heads, queries, length] of the last queries, over a group's
+    heads."""
 
 
 def chunk_of(pending: int, most: int = CHUNK) -> int:
@@ -62,37 +67,69 @@ def read(
     slots = upload(torch.cat([torch.arange(first, first + count) for first, count in extents]), device)
     positions = torch.arange(start, stop, device=device)
 
-    def held(layer: Tensor) -> Tensor:
-        """[kv_heads, stop, head_dim]: a view where the pages lie together, else a copy."""
+    def held(layers: Tensor) -> Tensor:
+        """[..., kv_heads, stop, head_dim]: a view where the pages lie together, else a copy."""
         first, count = extents[0]
-        return layer[:, first : first + count] if len(extents) == 1 else layer.index_select(1, slots)
+        return layers[..., first : first + count, :] if len(extents) == 1 else layers.index_select(-2, slots)
+
+    last = LastQueries(scores)
+    # A mask object costs the host more than a launch, so there is one for all layers, and none where flags will do.
+    masked: dict[str, Any] = {"attn_mask": causal_lower_right(stop - start, stop)} if start else {"is_causal": True}
 
     def mix(layer: int, q: Tensor) -> Tensor:
+        last.keep(q)
         keys, values = held(pool.keys[layer]), held(pool.values[layer])
-        if scores is not None:
-            weigh(q[-QUERIES:], keys, scores.fresh[layer], scores.reference[layer], scores.fuse)
-        bias = causal_lower_right(stop - start, stop)
         mixed = F.scaled_dot_product_attention(
-            q.transpose(0, 1)[None], keys[None], values[None], attn_mask=bias, enable_gqa=True
+            q.transpose(0, 1)[None], keys[None], values[None], enable_gqa=True, **masked
         )
         return mixed[0].transpose(0, 1)
 
-    return forward(forward.embed(tokens), positions, slots[start:], mix)
+    hidden = forward(forward.embed(tokens), positions, slots[start:], mix)
+    last.weigh(pool, held, stop)
+    return hidden
+
+
+class LastQueries:
+    """The last queries of a forward's layers, kept until all keys are there; nothing is where no scores are wanted."""
+
+    def __init__(self, scores: Scores | None) -> None:
+        self._scores, self._kept = scores, list[Tensor]()
+
+    def keep(self, q: Tensor) -> None:
+        """Of the next layer, [N, heads, head_dim]: a copy, as forwards write their queries over."""
+        if self._scores is not None:
+            self._kept.append(q[-QUERIES:].clone())
+
+    def weigh(self, pool: PagePool, held: Callable[[Tensor], Tensor], length: int) -> None:
+        """Leaves the weights that they give to a row's `length` positions, whose keys [..., length, head_dim] are
+        `held` of those of layers, in the scores."""
+        scores = self._scores
+        if scores is None:
+            return
+        queries = torch.stack(self._kept)
+        layers, count, heads, _ = queries.shape
+        batch = max(1, AT_ONCE // (heads * count * length))
+        for first in range(0, layers, batch):
+            own = slice(first, first + batch)
+            weigh(queries[own], held(pool.keys[own]), scores.fresh[own], scores.reference[own], scores.fuse)
 
 
 def weigh(
     q: Tensor, keys: Tensor, scores: Tensor, reference: Tensor, fuse: Callable[[Tensor], Tensor] = summed
 ) -> None:
-    """Writes the weights that queries [n, heads, dim], the last of `keys` [kv_heads, length, dim], give each position.
+    """Writes the weights that queries [layers, n, heads, dim], the last of `keys` [layers, kv_heads, length, dim], give
+    each position.
 
-    Summed over the heads of a group, and over queries as `fuse` says, into `scores` [kv_heads, width], zero beyond; the
-    heads' mean log-sum-exp into `reference` [heads].
+    Summed over the heads of a group, and over queries as `fuse` says, into `scores` [layers, kv_heads, width], zero
+    beyond; the heads' mean log-sum-exp into `reference` [layers, heads].
     """
-    kv_heads, length, dim = keys.shape
-    grouped = q.reshape(len(q), kv_heads, -1, dim).permute(1, 2, 0, 3).float() * dim**-0.5
-    logits = grouped @ keys[:, None].float().transpose(-1, -2)
-    hidden = torch.ones(len(q), length, dtype=torch.bool, device=q.device).triu(length - len(q) + 1)
+    layers, kv_heads, length, dim = keys.shape
+    count = q.shape[1]
+    # A group's heads and queries together, so that the keys are read once for all of them.
+    grouped = q.reshape(layers, count, kv_heads, -1, dim).permute(0, 2, 3, 1, 4).flatten(2, 3).float() * dim**-0.5
+    logits = (grouped @ keys.float().transpose(-1, -2)).unflatten(2, (-1, count))
+    hidden = torch.ones(count, length, dtype=torch.bool, device=q.device).triu(length - count + 1)
     logits.masked_fill_(hidden, -torch.inf)
     scores.zero_()
-    scores[:, :length] = fuse(torch.softmax(logits, -1).sum(1))
-    reference.copy_(torch.logsumexp(logits, -1).mean(-1).flatten())
+    scores[..., :length] = fuse(torch.softmax(logits, -1).sum(2))
+    reference.copy_(torch.logsumexp(logits, -1).mean(-1).flatten(1))
