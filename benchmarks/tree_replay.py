@@ -200,7 +200,7 @@ class Engine:
         rows.commit(0, outcome.tokens, length + len(path))
         self.drafter.absorb(view, [outcome])
         if self._asking:
-            self._asking.learn(_launched(self._now, fresh, asked, len(outcome.tokens)))
+            self._asking.learn(_launched(self._now, fresh, asked, len(outcome.tokens), self._number))
         return Count(len(outcome.tokens), 1, drafted, not asked, tokens if asked else 0, fresh)
 
 
@@ -209,9 +209,11 @@ def ran_with(tokens: int) -> int:
     return min(node_bucket(tokens), MOST)
 
 
-def _launched(now: float, fresh: bool, asked: bool, tokens: int) -> Any:
+def _launched(now: float, fresh: bool, asked: bool, tokens: int, number: int) -> Any:
+    seat = SimpleNamespace(request=SimpleNamespace(arrival=number))
     return SimpleNamespace(
-        drafts=False, timed=[SimpleNamespace(end=Mark(now))], ran=SimpleNamespace(fresh=fresh), seats=(0,), asked=asked,
+        drafts=False, timed=[SimpleNamespace(end=Mark(now))], ran=SimpleNamespace(fresh=fresh), seats=(seat,),
+        asked=asked,
         letter=SimpleNamespace(counts=np.array([tokens])),
     )  # fmt: skip
 

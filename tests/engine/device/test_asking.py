@@ -25,6 +25,11 @@ class At:
         return self.time - earlier.time
 
 
+def seats(rows):
+    """Of requests with these numbers."""
+    return [SimpleNamespace(request=SimpleNamespace(arrival=row)) for row in rows]
+
+
 class Device:
     """Steps that take what they are said to take; each is read before the next is launched."""
 
@@ -39,7 +44,7 @@ class Device:
         counts = np.array([mean + (row < more) for row in range(len(rows))] + [9])  # what stands behind is nobody's
         self.asking.learn(
             SimpleNamespace(
-                seats=rows, letter=SimpleNamespace(counts=counts), timed=[SimpleNamespace(end=At(self.now))],
+                seats=seats(rows), letter=SimpleNamespace(counts=counts), timed=[SimpleNamespace(end=At(self.now))],
                 ran=SimpleNamespace(fresh=False), asked=asked, drafts=False,
             )
         )  # fmt: skip
@@ -129,7 +134,7 @@ class Traffic:
         self.device.now += self.price if asked else 1.0
         asking.learn(
             SimpleNamespace(
-                seats=rows, letter=SimpleNamespace(counts=np.array(counts)), asked=asked, drafts=False,
+                seats=seats(rows), letter=SimpleNamespace(counts=np.array(counts)), asked=asked, drafts=False,
                 timed=[SimpleNamespace(end=At(self.device.now))], ran=SimpleNamespace(fresh=False),
             )
         )  # fmt: skip
@@ -208,7 +213,7 @@ def test_the_next_steps_ask_after_it_was_woken():
     device.steps(100)
     while device.step():
         pass
-    device.asking.wake()
+    device.asking.wake(ROWS)
     assert device.steps(TRIES + 1) == "a" * TRIES + "."
 
 
@@ -221,8 +226,8 @@ def test_steps_after_something_else_or_freshly_captured_say_nothing(fresh):
             asking.interrupted()
         asking.learn(
             SimpleNamespace(
-                seats=ROWS, letter=SimpleNamespace(counts=np.array([1, 1])), timed=[SimpleNamespace(end=At(time))],
-                ran=SimpleNamespace(fresh=fresh), asked=asked, drafts=False,
+                seats=seats(ROWS), letter=SimpleNamespace(counts=np.array([1, 1])),
+                timed=[SimpleNamespace(end=At(time))], ran=SimpleNamespace(fresh=fresh), asked=asked, drafts=False,
             )
         )  # fmt: skip
     assert not asking._size(2).asked.tokens

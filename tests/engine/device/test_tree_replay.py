@@ -68,7 +68,6 @@ def test_a_stream_goes_through_one_engine_and_its_first_answers_do_not_count(rep
     answers = [*repeats, nothing] * 3
     made = stream("auto", CHEAP, answers, orders=2)
     assert len(made.speeds) == 2 * (len(answers) - LEARNED)
-    assert sum(count.tokens for count in made.sets.values()) == len(made.speeds) * (
-        len(nothing.ids) - nothing.prompt - 1
-    )
+    each = len(nothing.ids) - nothing.prompt - 1
+    assert sum(count.tokens for count in made.sets.values()) == len(made.speeds) * each
     assert made.line(CHEAP.plain).startswith("times plain")

@@ -14,10 +14,12 @@ go change nothing but what is expected.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from glimpse.engine.device.mail import Mark
+from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
 from glimpse.engine.device.texts import SEEN, Texts
 
@@ -37,6 +39,11 @@ KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
 """Steps with drafts before an engine's first rest."""
+
+
+def numbers_of(seats: Sequence[Seat]) -> tuple[int, ...]:
+    """Of the requests in these seats."""
+    return tuple(seat.request.arrival for seat in seats)
 
 
 @dataclass(slots=True)
@@ -131,10 +138,11 @@ class Asking:
         """The device has done something else: the next step's time says nothing."""
         self._end = None
 
-    def wake(self) -> None:
-        """The next steps ask."""
-        self._rest = 0
-        self._size(len(self._rows)).left = TRIES
+    def wake(self, rows: tuple[int, ...]) -> None:
+        """The next steps of these rows ask."""
+        size = self._size(len(rows))
+        self._turn_to(rows, size)
+        self._rest, size.left = 0, TRIES
 
     def speed(self, rows: tuple[int, ...]) -> float | None:
         """Speed of steps with drafts over plain ones that is expected of these rows, where both have been seen in
@@ -149,7 +157,7 @@ class Asking:
             return
         counts = launched.letter.counts[: len(launched.seats)].tolist()
         if launched.asked:
-            self._heard(counts)
+            self._heard(launched.seats, counts)
         end, before = launched.timed[-1].end, self._end
         self._end = end
         if before is not None and not launched.ran.fresh:
@@ -157,10 +165,9 @@ class Asking:
             steps = size.asked if launched.asked else size.plain
             steps.add(sum(counts), end.since(before))
 
-    def _heard(self, counts: list[int]) -> None:
-        """A step with drafts wrote so many tokens of each row, which are those last asked for: all is read before
-        others are."""
-        for number, count in zip(self._rows, counts, strict=True):
+    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
+        """A step with drafts wrote so many tokens of each row."""
+        for number, count in zip(numbers_of(seats), counts, strict=True):
             if count:
                 self._texts.learn(number, count)
 

@@ -10,7 +10,7 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
-from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.asking import Asking, numbers_of
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.block_reading import BlockReader
@@ -29,7 +29,7 @@ from glimpse.engine.device.settle import DeviceSettler, Launched
 from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.device.trust_pace import TrustPace
-from glimpse.engine.device.turns import AnyPace, numbers_of, turns_of
+from glimpse.engine.device.turns import AnyPace, turns_of
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory

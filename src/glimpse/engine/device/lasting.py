@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from glimpse.engine.device.asking import FIRST, KNOWN, TRIES, Asking, _Size
+from glimpse.engine.device.seats import Seat
 
 LONGEST = 4096
 """Plain steps of a rest, at most."""
@@ -47,7 +49,7 @@ class LastingAsking(Asking):
             self._rest, self._of, self._kept = 0, size, 0
         self._rows = rows
 
-    def _heard(self, counts: list[int]) -> None:
+    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
         """What a text brought is no matter here."""
 
     def _decide(self, size: _Size) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glimpse.cache.rows import Rows, RowView
-from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.asking import Asking, numbers_of
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.host_drafts import HostDrafts
@@ -59,15 +58,10 @@ class Turns:
             self._pace.resume(self._view(seats))
         else:
             self._rows.draft_len[[seat.slot for seat in seats]] = 0
-            self._asking.wake()
+            self._asking.wake(numbers_of(seats))
 
     def _view(self, seats: list[Seat]) -> RowView:
         return RowView(self._rows, tuple(seat.slot for seat in seats))
-
-
-def numbers_of(seats: Sequence[Seat]) -> tuple[int, ...]:
-    """Of the requests in these seats."""
-    return tuple(seat.request.arrival for seat in seats)
 
 
 def turns_of(
