@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from glimpse.cache.rows import Rows
 from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.build import device_engine
+from glimpse.engine.device.prompt_topk import worth_hearing
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -264,3 +266,22 @@ def test_drafters_hear_of_prompts_what_the_eager_path_says(llm, monkeypatch):
     assert torch.equal(torch.cat([first.tokens, second.tokens]), right.tokens)
     assert torch.equal(torch.cat([first.likeliest, second.likeliest]), right.likeliest)
     torch.testing.assert_close(torch.cat([first.chances, second.chances]), right.chances)
+
+
+def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
+    """Then the drafter hears of steps only, of at most a tree and its root."""
+    monkeypatch.setattr("glimpse.engine.device.engine.worth_hearing", lambda turns, asking, rows: False)
+    device = Listening()
+    (prompt,) = prompts_of(llm, 9)
+    outputs = with_trees(llm, device, draft_tokens=4).generate([prompt], greedy(3))
+    assert ids_of(outputs) == ids_of(llm.generate([prompt], greedy(3)))
+    assert max(len(told.tokens) for told in device.told) <= 5
+
+
+@pytest.mark.parametrize(("own", "speed", "worth"), [(True, 2.0, False), (False, 0.9, False), (False, 1.1, True),
+                                                     (False, None, True)])  # fmt: skip
+def test_what_is_worth_hearing(own, speed, worth):
+    """Where the host makes the drafts, and they do not slow the batch down as far as is known."""
+    asking = SimpleNamespace(speed=lambda rows: speed)
+    assert worth_hearing(SimpleNamespace(own=own), asking, 3) is worth
+    assert worth_hearing(None, None, 3)

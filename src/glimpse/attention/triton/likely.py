@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -70,3 +71,8 @@ def likeliest(sample: Sample, logits: Tensor, out: Tensor) -> None:
         logits, sample.summary, sample.peaks, out, logits.stride(0), sample.vocab, sample.blocks, groups, COUNT=LIKELY,
         GROUP=sample.config.group, BLOCKS_PAD=padded(sample.blocks, 2), GROUPS_PAD=padded(groups, 2), num_warps=4,
     )  # fmt: skip
+
+
+def chances_of(found: Tensor) -> tuple[Tensor, Tensor]:
+    """Ids [n, 8] int64 and probabilities [n, 8] float32 of what `likeliest` wrote, [n, 16] int32."""
+    return found[:, :LIKELY].long(), found[:, LIKELY:].contiguous().view(torch.float32)

@@ -25,6 +25,16 @@ class RowSettings:
     log_min_p: Tensor
     """[N] float64 or float32; -inf where off."""
 
+    @classmethod
+    def greedy(cls, rows: int, device: torch.device | str) -> RowSettings:
+        """Of rows that take the likeliest token."""
+        return cls(
+            temperature=torch.ones(rows, dtype=torch.float64, device=device),
+            top_k=torch.ones(rows, dtype=torch.int64, device=device),
+            top_p=torch.full((rows,), torch.inf, dtype=torch.float64, device=device),
+            log_min_p=torch.full((rows,), -torch.inf, dtype=torch.float64, device=device),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Picks:

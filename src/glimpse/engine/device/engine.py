@@ -21,7 +21,7 @@ from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
 from glimpse.engine.device.own_pace import OwnPace
 from glimpse.engine.device.pace import Pace
-from glimpse.engine.device.prompt_topk import prompt_topk
+from glimpse.engine.device.prompt_topk import prompt_topk, worth_hearing
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.ready import capture_all, longest_chain
 from glimpse.engine.device.seats import Seat, Seats
@@ -66,7 +66,6 @@ class DeviceEngine:
         known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
         exact = known and (core.drafts or ahead)
         self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
-        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts))
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
         self._pace = _pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])
@@ -79,6 +78,8 @@ class DeviceEngine:
         self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
+        hears = lambda: worth_hearing(self._turns, self._asking, len(self._seats.taken) + 1)  # noqa: E731
+        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts), hears)
 
     @property
     def options(self) -> EngineOptions:

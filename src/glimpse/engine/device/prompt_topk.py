@@ -12,10 +12,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from glimpse.attention.triton.likely import LIKELY, chances_of, likeliest
+from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.drafting.drafter import PromptReader, Successors
+from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.turns import Turns
 from glimpse.engine.parts import Parts
-from glimpse.engine.successors import likeliest
-from glimpse.model import Decoder
 
 PIECE = 256
 """Positions whose logits are there at once."""
@@ -25,8 +27,11 @@ class PromptTopK:
     """Tells the drafter of what was read of prompts."""
 
     def __init__(self, parts: Parts) -> None:
-        self._decoder, self._vocab = parts.decoder, parts.sampler.vocab
-        self._drafter = cast(PromptReader, parts.drafter)
+        device = parts.decoder.device
+        self._decoder, self._drafter = parts.decoder, cast(PromptReader, parts.drafter)
+        # The kernel looks at what picking left behind, so a token is picked, for nobody: the likeliest, which is cheap.
+        self._sample, self._greedy = Sample(PIECE, parts.sampler.vocab, device), RowSettings.greedy(PIECE, device)
+        self._nothing = torch.zeros(PIECE, dtype=torch.int64, device=device)
 
     def tell(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
         """Of each row's prompt its tokens in `texts`, [n] int64 on the host, were read, with `hidden` [all, hidden]
@@ -34,23 +39,33 @@ class PromptTopK:
 
         Waits for the device, which has nothing else to do: the rows' first drafts are to be made of them.
         """
-        ids, chances = (found.cpu() for found in prompt_successors(self._decoder, self._vocab, hidden))
+        found = torch.cat([self._likeliest(piece) for piece in torch.split(hidden, PIECE)]).cpu()
+        ids, chances = chances_of(found)
         end = 0
         for slot, text in zip(slots, texts, strict=True):
             begin, end = end, end + len(text)
             self._drafter.recycle(slot, Successors(text.clone(), ids[begin:end], chances[begin:end]))
 
-
-def prompt_successors(decoder: Decoder, vocab: int, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids [n, 8] int64 and probabilities [n, 8] float32 after positions of `hidden` [n, hidden]; ids are below `vocab`.
-
-    As `glimpse.engine.successors.likeliest`.
-    """
-    pieces = [likeliest(decoder.head(piece)[:, :vocab].float()) for piece in torch.split(hidden, PIECE)]
-    ids, chances = zip(*pieces, strict=True)
-    return torch.cat(ids), torch.cat(chances)
+    def _likeliest(self, hidden: Tensor) -> Tensor:
+        """[n, 16] int32, as `likeliest` writes them, after the positions of `hidden` [n, hidden], at most `PIECE`."""
+        count = len(hidden)
+        if count < PIECE:
+            hidden = hidden[torch.arange(PIECE, device=hidden.device).clamp_max(count - 1)]
+        logits, out = self._decoder.head(hidden), hidden.new_empty(PIECE, 2 * LIKELY, dtype=torch.int32)
+        self._sample(logits, self._greedy, self._nothing, self._nothing)
+        likeliest(self._sample, logits, out)
+        return out[:count]
 
 
 def prompt_topk(parts: Parts) -> PromptTopK | None:
     """For a drafter that wants it."""
     return PromptTopK(parts) if parts.drafter.wants_prompt_topk else None
+
+
+def worth_hearing(turns: Turns | None, asking: Asking | None, rows: int) -> bool:
+    """Whether the host's drafts for a batch of `rows` rows are worth what they need to hear of a prompt, as far as
+    anybody knows: it makes them, and they do not slow it down."""
+    if turns is not None and turns.own:
+        return False
+    speed = asking.speed(rows) if asking else None
+    return speed is None or speed >= 1

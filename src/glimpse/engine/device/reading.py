@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from glimpse.cache.rows import Rows
 from glimpse.engine.device.bitwise import BitwiseReader
@@ -20,9 +20,12 @@ from glimpse.engine.watch import Did, Seen, Watch
 class Reader:
     """Reads prompts in the order they came, with what was written before if anything; then they take their seats."""
 
-    def __init__(self, core: Core, rows: Rows, seats: Seats, graphs: Graphs, topk: PromptTopK | None = None) -> None:
-        """`topk`: where the drafter wants the successors of prompts."""
-        self._core, self._rows, self._seats, self._topk = core, rows, seats, topk
+    def __init__(
+        self, core: Core, rows: Rows, seats: Seats, graphs: Graphs, topk: PromptTopK | None = None,
+        hears: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        """`topk`: where the drafter wants the successors of prompts; `hears`: whether it is worth their cost now."""
+        self._core, self._rows, self._seats, self._topk, self._hears = core, rows, seats, topk, hears
         self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
         self._most = CHUNK if self._bitwise is None else self._bitwise.most
         # Bits are those of one reader only; where heads are compared with one another, the exact weights are wanted.
@@ -68,7 +71,7 @@ class Reader:
         self._begin(seats)
         self._seats.lay(seats, self._rows)
         hidden = self._tails.read(len(self._seats.taken), starts, counts)
-        if self._topk:
+        if self._topk and self._hears():
             texts = [
                 self._rows.tokens[seat.slot, start : start + count]
                 for seat, start, count in zip(seats, starts, counts, strict=True)
@@ -90,7 +93,7 @@ class Reader:
         self._begin([seat])
         if self._bitwise is None:
             hidden = read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
-            if self._topk:
+            if self._topk and self._hears():
                 self._topk.tell([seat.slot], [text], hidden)
         else:
             self._bitwise.read(seat.sequence, tokens, start, scores)

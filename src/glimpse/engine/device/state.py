@@ -78,19 +78,13 @@ class DeviceRows:
         def zeros(*shape: int, dtype: torch.dtype = torch.int32) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        settings = RowSettings(
-            temperature=torch.ones(size, dtype=torch.float64, device=device),
-            top_k=torch.ones(size, dtype=torch.int64, device=device),
-            top_p=torch.full((size,), torch.inf, dtype=torch.float64, device=device),
-            log_min_p=torch.full((size,), -torch.inf, dtype=torch.float64, device=device),
-        )
         return cls(
             tokens=zeros(size, width, dtype=torch.int64),
             length=zeros(size),
             active=zeros(size),
             limit=zeros(size),
             table=zeros(size, pages),
-            settings=settings,
+            settings=RowSettings.greedy(size, device),
             seeds=zeros(size, dtype=torch.int64),
             report=Report.empty(size, most, device),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glimpse.attention.triton.likely import LIKELY
+from glimpse.attention.triton.likely import LIKELY, chances_of
 from glimpse.engine.device.state import DeviceRows
 
 
@@ -64,8 +64,7 @@ class TreeState:
 
     def successors(self, tokens: int) -> tuple[Tensor, Tensor]:
         """Ids [tokens, 8] int64 and probabilities [tokens, 8] float32 after each of the step's tokens."""
-        own = self._successors_host[:tokens]
-        return own[:, :LIKELY].long(), own[:, LIKELY:].contiguous().view(torch.float32)
+        return chances_of(self._successors_host[:tokens])
 
     def _parts(self, block: Tensor) -> tuple[Tensor, Tensor]:
         count = self._size * (self._most + 1)

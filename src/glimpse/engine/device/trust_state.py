@@ -42,7 +42,8 @@ class TrustState:
         self.ends[sorted(token for token in pacer.ends if token < vocab)] = 1
 
     def fuse(self, weights: Tensor) -> Tensor:
-        """[..., kv_heads, length]: the power mean of a prompt's last queries' weights [..., kv_heads, queries, length]."""
+        """[..., kv_heads, length]: the power mean of the weights [..., kv_heads, queries, length] of a prompt's last
+        queries."""
         inside = slice(self._budget.sinks, max(self._budget.sinks, weights.shape[-1] - self._budget.recent))
         found = torch.zeros_like(weights[..., 0, :])
         found[..., inside] = self._selector.fused(weights[..., inside].float())
