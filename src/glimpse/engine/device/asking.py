@@ -35,6 +35,8 @@ DOUBTS, UNLIKE = 0.5, 1.0
 with the shortest."""
 TIMED = 8
 """Steps of a kind whose times are remembered: tries are few, and what they took at first may not hold."""
+NEW = 0
+"""A number that no request has: of a text that nothing is known of."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
@@ -144,11 +146,14 @@ class Asking:
         self._turn_to(rows, size)
         self._rest, size.left = 0, TRIES
 
-    def speed(self, rows: tuple[int, ...]) -> float | None:
-        """Speed of steps with drafts over plain ones that is expected of these rows, where both have been seen in
-        batches of their size, or else of another."""
+    def speed(self, rows: tuple[int, ...], doubts: float = 0.0) -> float | None:
+        """Speed of steps with drafts over plain ones that is expected of these rows, if drafts bring so many errors
+        more than expected; None where it is not known what such steps take."""
         price = self._price(len(rows))
-        return self._texts.tokens(rows)[0] / (len(rows) * price) if price else None
+        if price is None:
+            return None
+        tokens, error = self._texts.tokens(rows)
+        return (tokens + doubts * error) / (len(rows) * price)
 
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
@@ -187,29 +192,28 @@ class Asking:
         new = 2 * len(set(rows) & set(self._rows)) < len(rows)
         self._texts.keep(rows)
         self._rows = rows
-        price = self._price(len(rows))
-        if price is None:
+        if self._price(len(rows)) is None:
             return
         size.left = min(size.left, TRIES)
-        if new and self._pays(price, UNLIKE):
+        if new and self._pays(UNLIKE):
             size.span = FIRST
         if not self._rest:
             size.left = 0  # whether to rest is to be asked now
-        elif len(size.plain.times) >= KNOWN and self._pays(price, DOUBTS):
+        elif len(size.plain.times) >= KNOWN and self._pays(DOUBTS):
             self._rest, size.left = 0, TRIES
 
-    def _pays(self, price: float, doubts: float) -> bool:
-        """Whether drafts are worth asking for if they bring so many errors more than expected."""
-        tokens, error = self._texts.tokens(self._rows)
-        return tokens + doubts * error >= WORTH * price * len(self._rows)
+    def _pays(self, doubts: float) -> bool:
+        """Whether drafts are worth asking for if they bring so many errors more than expected, as far as is known."""
+        speed = self.speed(self._rows, doubts)
+        return speed is None or speed >= WORTH
 
     def _decide(self, size: _Size) -> None:
         if len(size.plain.times) < KNOWN:
             self._rest = KNOWN + 1  # the first one waits
             return
-        size.left, price = TRIES, self._price(len(self._rows))
-        if price is None or self._pays(price, DOUBTS):
+        size.left = TRIES
+        price, speed = self._price(len(self._rows)), self.speed(self._rows)
+        if price is None or speed is None or self._pays(DOUBTS):
             size.span = FIRST
             return
-        tokens, _ = self._texts.tokens(self._rows)
-        self._rest = size.rest(max(0.0, price - tokens / len(self._rows)))
+        self._rest = size.rest(price * max(0.0, 1 - speed))
