@@ -9,10 +9,12 @@ accepted, is the small model's, and a step costs what the large one's does. All 
 prompts and seeds, as CUDA graphs but for the two eager ones. `block` takes the way that is priced best, plain steps
 among them; `parallel` and `sequential` have masks ride beside every verification or in steps of their own, and in the
 smallest batch in which the latter is faster the ways cross. All of these cut blocks on the device by the pacer's rule;
-`ahead` verifies whole blocks. None waits for the host between steps but `libraspec`, which the host paces. Turns in
+`ahead` verifies whole blocks; `libraspec` cuts by its search instead. None waits for the host between steps. A turn of
+the demo model takes a twentieth of a second, so graphs have many, and each says how many of its steps asked for drafts
+and what its slowest step took: one stall is a quarter of such a turn. Eager turns take seconds and are few. Turns in
 which a graph was captured are left out where there are others; the arms' first turn never counts. Cells are kept in a
 journal in --out: the same command goes on from there, with --laws greedy too, and no cell is begun
-after --seconds. By the arithmetic (an eager step of 12 to 15 ms, which is a guess) five minutes for one law.
+after --seconds.
 """
 
 from __future__ import annotations
@@ -23,10 +25,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ from glimpse.model import resolve_model
 
 PLAIN, EAGER, PRICED = "none", "none, eager", "block"
 EAGER_BLOCK = "block, eager"
+SLOW = (EAGER, EAGER_BLOCK)
 FIXED = ("block, parallel", "block, sequential")
 ARMS: dict[str, dict[str, Any]] = {
     PLAIN: {"drafter": "none", "pacer": "fixed"},
@@ -63,17 +65,19 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 TEXTS = 4
 """A small batch has turns for so many texts at least."""
+SPAN = 1.0
+"""Seconds of plain decoding that are enough of one cell."""
 KEPT = 0.98
 """Of plain decoding, and of the faster of the two fixed ways, what the priced way has to reach."""
-COLUMNS = ("cell", "arm", "tokens/s", "times plain", "times plain, eager", "accepted a draft", "drafted a draft",
-           "tokens a step")  # fmt: skip
+COLUMNS = ("cell", "arm", "tokens/s", "times plain", "times plain, eager", "times plain, in all",
+           "accepted a draft", "drafted a draft", "tokens a step", "steps asked, %", "slowest step, ms")  # fmt: skip
 
 
 def engine_of(loaded: Loaded, arm: str, adapter: Path) -> EngineFace:
     """The arm's engine over what is loaded."""
     own = {"adapter": str(adapter)} if ARMS[arm]["drafter"] == "block" else {}
     options = EngineOptions(**ARMS[arm], **own, prefix_reuse=False)
-    if arm in (EAGER, EAGER_BLOCK):
+    if arm in SLOW:
         return Engine(make_parts(loaded, options), options)
     return build_engine(loaded, options)
 
@@ -91,15 +95,40 @@ def measured(
     options: argparse.Namespace,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All arms of one cell, in turns; the first turn of each does not count, nor do those that captured graphs."""
+
+    def turned(turn: int, arm: str) -> dict[str, Any]:
+        own = [prompts[(turn * rows + row) % len(prompts)] for row in range(rows)]
+        return one_turn(loaded, engines[arm], Asked(own, [""] * rows), law, options.tokens)
+
+    first = {arm: turned(0, arm) for arm in ARMS}
+    counts = turns_of(first[PLAIN]["seconds"], rows, options)
     found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
-    for turn in range(-1, max(options.turns, math.ceil(TEXTS / rows))):
-        own = [prompts[(max(turn, 0) * rows + row) % len(prompts)] for row in range(rows)]
-        for arm, engine in engines.items():
-            turned, given_up, fresh = settled(
-                partial(run, loaded, engine, Asked(own, [""] * rows), law, options.tokens), engine
-            )
-            found[arm] += [turned | {"given_up": given_up, "captured": fresh}] if turn >= 0 else []
+    for turn in range(max(counts.values())):
+        for arm in (arm for arm in ARMS if turn < counts[arm]):
+            found[arm].append(turned(turn, arm))
     return [{"arm": arm, **_figures(turns, found)} for arm, turns in found.items()]
+
+
+def turns_of(seconds: float, rows: int, options: argparse.Namespace) -> dict[str, int]:
+    """How many turns of each arm count, where a plain one takes so many seconds: two at least, and few eager ones."""
+    graphs = max(2, math.ceil(TEXTS / rows), min(options.turns, int(SPAN / seconds)))
+    return {arm: options.eager_turns if arm in SLOW else graphs for arm in ARMS}
+
+
+def one_turn(loaded: Loaded, engine: EngineFace, asked: Asked, law: str, tokens: int) -> dict[str, Any]:
+    """One arm's texts; `asked`: in how many steps there might have been drafts."""
+
+    def own() -> dict[str, Any]:
+        before = _tried(engine)
+        return run(loaded, engine, asked, law, tokens) | {"asked": _tried(engine) - before}
+
+    turned, given_up, fresh = settled(own, engine)
+    return turned | {"given_up": given_up, "captured": fresh}
+
+
+def _tried(engine: EngineFace) -> int:
+    """Steps that an engine asked for drafts so far; 0 of one that does not ask."""
+    return int(getattr(getattr(engine, "_asking", None), "tried", 0))
 
 
 def _figures(own: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -111,21 +140,34 @@ def _figures(own: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) 
     texts = [text for turn in own for text in turn["texts"]]
     return {
         "speeds": [_speed(turn) for turn in own],
+        "asked": [turn["asked"] / turn["steps"] for turn in own],
+        "slowest_ms": [1e3 * turn["slowest_s"] for turn in own],
         **{name: sum(turn[name] for turn in own) for name in ("given_up", "captured")},
         "times": {other: _times(own, found[other]) for other in (PLAIN, EAGER)},
+        "times_in_all": _in_all(own, found[PLAIN]),
         "accepted_a_draft": sum(row["accepted"] for row in rows) / drafts,
         "drafted_a_draft": sum(row["drafted"] for row in rows) / drafts,
         "tokens_a_step": 1 + sum(row["accepted"] for row in rows) / max(1, rounds),
-        "same": sum(a[: len(b)] == b[: len(a)] for a, b in zip(texts, plain, strict=True)) / len(texts),
+        "same": sum(a[: len(b)] == b[: len(a)] for a, b in zip(texts, plain, strict=False)) / len(texts),
         "eager": sorted({reason for row in rows for reason in row["eager_steps"]}),
     }
 
 
 def _times(own: list[dict[str, Any]], other: list[dict[str, Any]]) -> float:
-    """The median ratio within turns, those left out in which a graph was captured."""
-    pairs = list(zip(own, other, strict=True))
+    """The median ratio within turns that both had, those left out in which a graph was captured."""
+    pairs = list(zip(own, other, strict=False))
     warm = [pair for pair in pairs if not any(turn["captured"] for turn in pair)]
     return median(_speed(a) / _speed(b) for a, b in warm or pairs)
+
+
+def _in_all(own: list[dict[str, Any]], other: list[dict[str, Any]]) -> float:
+    """Speed over another arm's, of all turns that both had together: tries and stalls count."""
+    pairs = list(zip(own, other, strict=False))
+    ours, theirs = (
+        sum(turn["tokens"] for turn in turns) / sum(turn["seconds"] for turn in turns)
+        for turns in zip(*pairs, strict=True)
+    )
+    return float(ours / theirs)
 
 
 def _speed(turn: dict[str, Any]) -> float:
@@ -137,15 +179,17 @@ def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> R
     commit, dirty = known_commit(source_root(), options.commit)
     rows = [
         (cell["cell"], arm["arm"], f"{median(arm['speeds']):.0f}",
-         *(f"{arm['times'][one]:.2f}" for one in (PLAIN, EAGER)),
-         f"{arm['accepted_a_draft']:.2f}", f"{arm['drafted_a_draft']:.1f}", f"{arm['tokens_a_step']:.2f}")
+         *(f"{arm['times'][one]:.2f}" for one in (PLAIN, EAGER)), f"{arm['times_in_all']:.2f}",
+         f"{arm['accepted_a_draft']:.2f}", f"{arm['drafted_a_draft']:.1f}", f"{arm['tokens_a_step']:.2f}",
+         f"{100 * fmean(arm['asked']):.1f}", f"{median(arm['slowest_ms']):.1f} to {max(arm['slowest_ms']):.1f}")
         for cell in cells for arm in cell["arms"]
     ]  # fmt: skip
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return Result(
         suite="block_speed", device=device_of(device), versions=versions(), commit=commit, dirty=dirty, quick=False,
-        settings={"tokens": options.tokens, "turns": options.turns, "arms": ARMS, "laws": LAWS,
-                  "adapter": adapter_label(options.adapter), "ids": options.ids.name},
+        settings={"tokens": options.tokens, "turns": options.turns, "eager_turns": options.eager_turns,
+                  "arms": ARMS, "laws": LAWS, "adapter": adapter_label(options.adapter),
+                  "ids": options.ids.name},
         runs=list(cells), targets=[target for cell in cells for target in _targets(cell)],
         tables=[Table("Block drafts and plain decoding in turn", COLUMNS, rows)],
     )  # fmt: skip
@@ -185,7 +229,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2, 4, 8, 16])
     parser.add_argument("--laws", default="T=0.7", help="T=0.7, greedy")
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=8, help="of a graph arm, at most, beside its first")
+    parser.add_argument("--eager-turns", type=int, default=1, help="of an eager arm, beside its first")
     parser.add_argument("--seconds", type=float, default=420, help="begin no cell after this")
     parser.add_argument("--commit")
     parser.add_argument("--out", type=Path, required=True, help="folder for the result file and the journal")
@@ -198,7 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """A few lines a cell."""
     options = parsed(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    header = {"commit": options.commit, "tokens": options.tokens, "turns": options.turns, "ids": options.ids.name,
+    header = {"commit": options.commit, "tokens": options.tokens, "turns": [options.turns, options.eager_turns],
+              "ids": options.ids.name,
               "adapter": adapter_label(options.adapter)}  # fmt: skip
     journal, begun = Journal(options.out / ".block_speed.partial.jsonl", header), time.perf_counter()
     for model, loaded, adapter in models(options):

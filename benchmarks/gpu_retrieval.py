@@ -122,12 +122,14 @@ def run(loaded: Loaded, engine: EngineFace, asked: Asked, law: str, tokens: int)
     while not all(request.committer.token_ids for request in flat):
         engine.step()
     read, before = time.perf_counter() - begun, _written(flat)
-    steps = engine.steps
-    begun = time.perf_counter()
+    steps, slowest = engine.steps, 0.0
+    begun = ended = time.perf_counter()
     while not any(request.finished for request in flat):
         engine.step()
-    seconds, written = time.perf_counter() - begun, _written(flat) - before
-    found = {"read_s": read, "seconds": seconds, "tokens": written, "steps": engine.steps - steps}
+        now = time.perf_counter()
+        slowest, ended = max(slowest, now - ended), now
+    seconds, written = ended - begun, _written(flat) - before
+    found = {"read_s": read, "seconds": seconds, "tokens": written, "steps": engine.steps - steps, "slowest_s": slowest}
     texts = [list(request.committer.token_ids) for request in flat]
     for request in flat:
         engine.cancel(request)

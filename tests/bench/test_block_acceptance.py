@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import libra_block
+from benchmarks import block_acceptance, block_calibrator, libra_block
 from benchmarks.block_acceptance import Files, asked, held_out, suite, uncalibrated
 from benchmarks.block_traces import Recorder, offered, record, rounds_of
 from benchmarks.libra_block_beliefs import Map, as_offered, said, taught
@@ -19,8 +21,8 @@ from glimpse import LLM, SamplingParams
 from glimpse.bench.held import parts_of
 from glimpse.bench.results import read_result
 from glimpse.bench.runner import main
-from glimpse.drafting.block.adapter import config_of, load_whole
-from glimpse.errors import GlimpseError
+from glimpse.drafting.block.adapter import config_of, load_whole, shapes_of, write_adapter
+from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.training.texts import read_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,3 +138,31 @@ def test_the_suites_run_through(model, adapter, folder):
     assert (folder / "libra-block-reliability.svg").exists()
     missing = Files(folder / "questions.npz", folder, adapter)
     assert main(suite(missing), ROOT, given) == 1, "no texts there"
+
+
+def test_a_calibrators_gain_is_that_of_two_adapters_alike_but_for_it(model, llm, adapter, folder):
+    draw = np.random.default_rng(0)
+    own = folder / "calibrator"
+    own.mkdir()
+    np.save(own / "books.npy", draw.integers(3, 90, 24 * 17))
+    np.savez(own / "questions.npz", **{f"gsm8k-{place}": draw.integers(3, 90, 9) for place in range(5)})
+    config = config_of(adapter)
+    bare = replace(config, inner=0, recipe=dict(config.recipe))
+    _, tensors = load_whole(adapter, "adapter")
+    shapes = shapes_of(llm.spec, bare)
+    write_adapter(
+        own / "bare", bare, {name: tensors[name].view(-1)[: prod(of)].view(of) for name, of in shapes.items()}
+    )
+    files, given = Files(own / "questions.npz", own, adapter), ["--quick", "-m", str(model), "--threads", "1"]
+    assert main(block_calibrator.suite(files, own / "bare"), ROOT, [*given, "--out", str(own)]) == 0
+    result = read_result(own / "cpu-block_calibrator.json")
+    leaning = uncalibrated(adapter, own)
+    prompts = asked(own / "questions.npz", "gsm8k", 2)
+    right = block_acceptance.measured(llm, prompts, "greedy", 12, adapter, 0)["texts"]
+    for text, other in zip(result.runs[0]["texts"], right, strict=True):
+        assert text["runs"][block_calibrator.WITH] == other["runs"][block_acceptance.BLOCK]
+        assert text["runs"][block_calibrator.WITHOUT] == other["runs"][block_acceptance.LEANING]
+    write_adapter(own / "other", replace(bare, rank=bare.rank + 1), {})
+    for without, why in ((leaning, "not 0"), (own / "other", "more than the calibrator: rank 3 and 4")):
+        with pytest.raises(ArgumentError, match=why):
+            block_calibrator.check_pair(adapter, without)

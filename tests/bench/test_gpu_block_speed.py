@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from benchmarks import gpu_block_speed
@@ -23,7 +25,7 @@ def asked(tmp_path, monkeypatch):
     draw = np.random.default_rng(0)
     np.savez(tmp_path / "questions.npz", **{f"q{place}": draw.integers(3, 300, 12) for place in range(6)})
     files = {"model": folder, "ids": tmp_path / "questions.npz", "adapter": tmp_path / "a", "out": tmp_path / "out"}
-    sizes = {"models": "demo,big", "tokens": 16, "turns": 1, "laws": "greedy", "rows": 2, "commit": "ab" * 20}
+    sizes = {"models": "demo,big", "tokens": 16, "turns": 2, "laws": "greedy", "rows": 2, "commit": "ab" * 20}
     return [word for name, value in (files | sizes).items() for word in (f"--{name}", str(value))]
 
 
@@ -39,9 +41,19 @@ def test_all_arms_of_a_model_and_of_its_twin(asked, tmp_path, monkeypatch, capsy
     ] * 2
     for own, other in zip(small["arms"], big["arms"], strict=True):
         assert own["same"] == other["same"] == 1
+        assert len(own["speeds"]) == (1 if own["arm"] in gpu_block_speed.SLOW else 2)
     capsys.readouterr()
     gpu_block_speed.main([*asked, "--seconds", "0"])
     assert not capsys.readouterr().out, "a cell that is known is not measured again, and no other is begun"
+
+
+def test_short_turns_are_many_and_long_ones_few():
+    options = SimpleNamespace(turns=8, eager_turns=1)
+    for seconds, rows, many in ((0.05, 8, 8), (0.3, 8, 3), (0.9, 8, 2), (0.9, 1, 4)):
+        counts = gpu_block_speed.turns_of(seconds, rows, options)
+        assert set(counts) == set(gpu_block_speed.ARMS)
+        assert {counts.pop(arm) for arm in gpu_block_speed.SLOW} == {1}
+        assert set(counts.values()) == {many}
 
 
 def test_an_adapter_of_another_model_is_refused(asked, tmp_path):
@@ -57,3 +69,5 @@ def test_turns_with_a_capture_are_left_out_where_there_are_others():
     )
     assert gpu_block_speed._times(block, plain) == pytest.approx(1.3)
     assert gpu_block_speed._times(block[:1], plain[:1]) == pytest.approx(0.1)
+    assert gpu_block_speed._in_all(block, plain) == pytest.approx(27 / 30)
+    assert gpu_block_speed._in_all(block[1:2], plain) == pytest.approx(1.2), "turns that one of them alone had are none"

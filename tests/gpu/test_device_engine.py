@@ -116,15 +116,19 @@ def test_a_closed_stream_frees_its_row(llms, pages):
 
 
 def test_few_graphs_are_enough(llms, pages):
-    """Those used longest ago are dropped and captured anew."""
+    """Drafts and verifications take turns at the one graph that there may be: each is dropped and captured anew.
+
+    Two may be enough for all: they cover every number of rows, and get no company where captures (that compile) have
+    used up what they may take.
+    """
     cpu, gpu = llms
-    prompts, params = prompts_of(cpu, 40, 47, 100, 17), params_of(0.0, 9, 12, 5, 20)
+    prompts, params = prompts_of(cpu, 40, 47, 100, 17), params_of(0.0, 9, 6, 5, 4)
     device = gpu.variant(**ENGINES["sparse"])
-    device._engine._launcher.graphs = Graphs(torch.device("cuda"), device._engine._core.quiet, most=2)
+    device._engine._launcher.graphs = Graphs(torch.device("cuda"), device._engine._core.quiet, most=1)
     found = device.generate(prompts, params)
     assert ids_of(found) == ids_of(cpu.generate(prompts, params))
-    assert found[0].settings["graphs"] <= 2
-    assert found[0].settings["graphs_dropped"] > 0
+    assert found[0].settings["graphs"] <= 1
+    assert found[0].settings["graphs_dropped"] > 2
 
 
 class Nothing:

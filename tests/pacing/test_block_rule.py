@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from glimpse.pacing.block_rule import CutRule, chain_of
+from glimpse.pacing.libra import ALPHA, search
 from glimpse.pacing.proposals import Trust
 from glimpse.pacing.worth import worthwhile
 
@@ -29,6 +30,20 @@ def test_the_length_is_that_of_the_pacers_chances(rounds):
     reach = proposal.along(trust.chances(proposal))
     for floor in (0.0, *(reach + 1e-9), *(reach - 1e-9), 2.0):
         assert CutRule.of(trust, floor).length(SAID) == int((reach >= floor).sum())
+
+
+@pytest.mark.parametrize("rounds", [0, 30])
+def test_with_a_constant_it_is_libraspecs_search(rounds):
+    """Of the whole block; of none there is nothing to search."""
+    trust = taught(rounds)
+    found = []
+    for count in range(len(SAID) + 1):
+        proposal = chain_of([1, 2, 3, 4, 5, 6][:count], SAID[:count].tolist())
+        chances = trust.chances(proposal)
+        found.append(CutRule.of(trust, 0.0, ALPHA).length(SAID[:count]))
+        assert found[-1] == search(chances, ALPHA, count, count)[0]
+    assert found[0] == 0
+    assert 0 < found[-1] < len(SAID)
 
 
 def test_the_floor_is_the_criterions_own():

@@ -6,6 +6,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.errors import ArgumentError
+from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.libra import ALPHA, search
 from glimpse.pacing.marginal import MarginalPacer
@@ -13,12 +14,10 @@ from glimpse.pacing.pacer import Action, PaceContext, Pacer
 
 
 class LibraSpecPacer(MarginalPacer):
-    """Cuts whole drafts (blocks, chains) where the search does; drafts at every step, whatever it costs."""
+    """Cuts whole drafts (blocks, chains) where the search does, whatever they cost."""
 
     name = "libraspec"
     alpha = ALPHA
-    cuts = False
-    """Where its search stops depends on the whole block, not on a floor."""
 
     @classmethod
     def build(cls, context: PaceContext) -> Pacer:
@@ -38,6 +37,10 @@ class LibraSpecPacer(MarginalPacer):
     def trim(self, rows: RowView) -> list[int]:
         """How many tokens of each draft the search keeps: the draft is one block."""
         return [self._length(rows, slot) for slot in rows.slots]
+
+    def rule(self, slot: int, floor: float) -> CutRule:
+        """The search alone: what a token costs is in alpha."""
+        return CutRule.of(self.trust_of(slot), 0.0, self.alpha)
 
     def _length(self, rows: RowView, slot: int) -> int:
         _, chances = self.proposed(rows, slot)

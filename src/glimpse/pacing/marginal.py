@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
+from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
@@ -105,6 +106,10 @@ class MarginalPacer(Pacer):
     def trust_of(self, slot: int) -> Trust:
         """What was learned of a row's nodes."""
         return self._states[slot].trust
+
+    def rule(self, slot: int, floor: float) -> CutRule:
+        """By which a row's next blocks are cut, foretold (`cuts`); `floor`: the least chance that is worth a token."""
+        return CutRule.of(self.trust_of(slot), floor)
 
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""

@@ -232,7 +232,7 @@ def groups_case(heads: int, kv_heads: int, dim: int, groups: int, size: int) -> 
         logits, sample = torch.zeros(2 * size, 49152, dtype=BF16), Sample(2 * size, 49152, "cpu")
         for ahead in (0, size):
             leave(sample, logits, rows, groups, size, out=ints, ahead=ahead, floor=0.01)
-        block, rules = torch.zeros(2, 2 * size, dtype=torch.int32), torch.zeros(2, 1 + 4 * 4)
+        block, rules = torch.zeros(2, 2 * size, dtype=torch.int32), torch.zeros(2, 2 + 4 * 4)
         cut(block, rules, torch.zeros(3), one, 4, (0.02, 0.98))
 
     return launch

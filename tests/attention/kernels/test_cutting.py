@@ -13,12 +13,18 @@ from glimpse.pacing.proposals import DEPTHS, LEAST, SURENESS, SUREST
 ROWS, SIZE = 24, 6
 
 
+@pytest.mark.parametrize("alpha", [0.0, 2.0], ids=["floor", "search"])
 @pytest.mark.parametrize("size", [1, SIZE])
-def test_the_device_keeps_what_the_rule_says(size):
+def test_the_device_keeps_what_the_rule_says(size, alpha):
+    """Of what was offered, on whose last token a search depends; every other row has a floor alone."""
     draw = np.random.default_rng(size)
     said = draw.random((ROWS, size)).astype(np.float32) ** 0.5
     ratios = draw.uniform(0.2, 2, (ROWS, DEPTHS, len(SURENESS) + 1)).astype(np.float32)
-    rules = [CutRule(float(floor), own) for floor, own in zip(draw.uniform(0, 0.8, ROWS), ratios, strict=True)]
+    floors = draw.uniform(0, 0.8, ROWS) if not alpha else np.zeros(ROWS)
+    rules = [
+        CutRule(float(floor), own, alpha * (row % 2))
+        for row, (floor, own) in enumerate(zip(floors, ratios, strict=True))
+    ]
     rules[0] = CutRule(0.0, np.zeros_like(ratios[0]))
     said[1] = 1e-4
     block = torch.cat([torch.zeros(ROWS, size, dtype=torch.int32), torch.from_numpy(said).view(torch.int32)], 1)
@@ -27,8 +33,11 @@ def test_the_device_keeps_what_the_rule_says(size):
     drafted = room.to(torch.int32)
     cut(block, numbers, torch.tensor(SURENESS), drafted, DEPTHS, (LEAST, SUREST))
     right = [
-        min(int(left), rule.length(own.astype(np.float64))) for left, rule, own in zip(room, rules, said, strict=True)
+        rule.length(own[: int(left)].astype(np.float64)) for left, rule, own in zip(room, rules, said, strict=True)
     ]
     assert drafted.tolist() == right
     assert drafted[0] == room[0], "a floor of nothing keeps all"
     assert len(set(right)) > 1
+    if alpha and size > 1:
+        searched = zip(right, room, rules, strict=True)
+        assert any(kept < left for kept, left, rule in searched if rule.alpha), "a search ends before what is offered"

@@ -54,6 +54,7 @@ class Replay:
     right: float = 0.8
     """Chance of a drafted token over its confidence."""
     weight_bytes: int = 270_000_000
+    paced: type[MarginalPacer] = MarginalPacer
     seed: int = 0
     now: float = 0.0
     kinds: Counter = field(default_factory=Counter)
@@ -63,7 +64,7 @@ class Replay:
             np.random.default_rng(self.seed),
             StepCosts(self.weight_bytes, 23000, 4e12, shares=ON_GPU),
         )
-        self.pacer = MarginalPacer.build(PaceContext(self.costs, None, True, lambda length: length))
+        self.pacer = self.paced.build(PaceContext(self.costs, None, True, lambda length: length))
         self.rules = []
         head = SimpleNamespace(size=SIZE)
         blocks = SimpleNamespace(

@@ -8,21 +8,26 @@ import pytest
 from engine.device.blocks import following, knowing, told, unlike
 from engine.device.engines import greedy, ids_of, on_device, prompts_of
 from engine.device.test_device_blocks import SIZE, adapter, few_processors, jobs, llm, no_page_lost, options
+from glimpse.cache.rows import RowView
+from glimpse.drafting.block.drafter import FLOOR
 from glimpse.engine.device.asking import KNOWN
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_launch import BlockMove
+from glimpse.engine.device.settings import Learn
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.block_ways import BlockWay, BlockWays
+from glimpse.pacing.libra import ALPHA
 from glimpse.pacing.marginal import MarginalPacer
 
 __all__ = ["adapter", "few_processors", "llm", "no_page_lost"]
-HALF = CutRule(0.5, np.full((4, 4), 1.25))
+HALF, SEARCH = CutRule(0.5, np.full((4, 4), 1.25)), CutRule(0.0, np.full((4, 4), 1.25), 2.0)
+RULES = {"marginal": HALF, "libraspec": SEARCH}
 
 
 class Heard:
     """What the pace is told of blocks, and how long the drafts were that were verified, by text."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, rule):
         self.blocks, self.kept, self.drafted = {}, {}, {}
         hear, observe = AheadBlocks.heard, MarginalPacer.observe
 
@@ -32,7 +37,9 @@ class Heard:
                 room = int(view.rows.limit[slot]) - length - 1
                 text = tuple(view.rows.tokens[slot, :length].tolist())
                 self.blocks[text] = own.clone(), sure.clone()
-                self.kept[text] = min(HALF.length(sure.double().numpy()), room)
+                offered = sure.double().numpy()
+                offered = offered[: min(int((offered.cumprod() >= FLOOR).sum()), max(room, 0))]
+                self.kept[text] = rule.length(offered)
             hear(pace, view, tokens, chances)
 
         def observing(pacer, rows, outcomes):
@@ -45,10 +52,12 @@ class Heard:
         monkeypatch.setattr(MarginalPacer, "observe", observing)
 
 
-@pytest.mark.parametrize("mode", ["parallel", "sequential"])
-def test_blocks_and_cuts_are_the_hosts(llm, adapter, mode, monkeypatch):
+@pytest.mark.parametrize(
+    ("pacer", "mode"), [("marginal", "parallel"), ("marginal", "sequential"), ("libraspec", "parallel")]
+)
+def test_blocks_and_cuts_are_the_hosts(llm, adapter, pacer, mode, monkeypatch):
     """Each block is the eager engine's behind the same text, and each draft as long as the rule says."""
-    monkeypatch.setattr(CutRule, "of", lambda *_: HALF)
+    monkeypatch.setattr(CutRule, "of", lambda *_: RULES[pacer])
     prompts, params = jobs(llm)
     plain = ids_of(llm.generate(prompts, params))
     texts = [prompt + text for prompt, text in zip(prompts, plain, strict=True)]
@@ -56,8 +65,8 @@ def test_blocks_and_cuts_are_the_hosts(llm, adapter, mode, monkeypatch):
     eager = llm.variant(**options(adapter))
     right = told(eager)
     eager.generate(prompts, params)
-    heard = Heard(monkeypatch)
-    device = on_device(llm, drafter="block", adapter=adapter, pacer="marginal", block_mode=mode)
+    heard = Heard(monkeypatch, RULES[pacer])
+    device = on_device(llm, drafter="block", adapter=adapter, pacer=pacer, block_mode=mode)
     found = device.generate(prompts, params)
     assert ids_of(found) == plain
     assert device._engine._runs_ahead
@@ -153,6 +162,31 @@ def test_prices_without_hope_are_not_tried(llm, adapter, monkeypatch):
 
 
 def test_pacers_without_a_rule_are_asked_by_the_host(llm, adapter):
-    device = on_device(llm, drafter="block", adapter=adapter, pacer="libraspec")
+    device = on_device(llm, drafter="block", adapter=adapter, pacer="fixed", draft_tokens=SIZE)
     assert device._engine._host_drafts is not None
-    assert on_device(llm, drafter="block", adapter=adapter, pacer="marginal")._engine._host_drafts is None
+    for pacer in RULES:
+        device = on_device(llm, drafter="block", adapter=adapter, pacer=pacer)
+        assert device._engine._host_drafts is None
+        assert device._engine._asking is device._engine._pace.asking
+
+
+def test_libraspecs_rule_is_its_search(llm, adapter):
+    """Whatever a token costs: its constant says that."""
+    for pacer, floor, alpha in (("libraspec", 0.0, ALPHA), ("marginal", 0.3, 0.0)):
+        parts = on_device(llm, drafter="block", adapter=adapter, pacer=pacer)._engine.parts
+        parts.pacer.admit(RowView(parts.rows, (0,)))
+        rule = parts.pacer.rule(0, 0.3)
+        assert (rule.floor, rule.alpha) == (floor, alpha)
+
+
+def test_the_widest_steps_of_both_ways_are_made_before_they_are_asked_for(llm, adapter):
+    """Beside every verification, and in steps of their own: none of them is captured while somebody waits."""
+    engine = on_device(llm, drafter="block", adapter=adapter, pacer="marginal")._engine
+    engine.warm_up()
+    graphs, blocks = engine._launcher.graphs, engine._launcher._blocks
+    for rows in (1, 2):
+        for queries, groups in ((SIZE + 1, SIZE + 1), (SIZE + 1, 1), (1, 1)):
+            assert graphs.holds("block", blocks._shape(rows, queries, groups))
+        for queries in (1, SIZE + 1):
+            assert graphs.holds(("verify", Learn.NOTHING), (rows * queries, rows, queries))
+    assert engine._core.rows.most == SIZE, "no longer than the head's blocks"

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from engine.device.block_replay import Replay
+from glimpse.pacing.libraspec import LibraSpecPacer
+from glimpse.pacing.marginal import MarginalPacer
 
 SMALL = {"rows": 1, "plain": 0.54e-3, "riding": 0.9, "mask": 0.008, "token": 0.04}
 """A step with all groups takes 2.3 plain ones, as seen of the demo model alone on an H200."""
@@ -14,9 +16,10 @@ LARGE = {"rows": 1, "plain": 4.85e-3, "riding": 0.08, "mask": 0.002, "token": 0.
 """Masks of a large model wait for its weights, as all its tokens do."""
 
 
+@pytest.mark.parametrize("paced", [MarginalPacer, LibraSpecPacer], ids=lambda pacer: pacer.name)
 @pytest.mark.parametrize("device", [SMALL, BATCH], ids=["alone", "sixteen"])
-def test_where_masks_are_dear_the_batch_decodes_plainly(device):
-    replay = Replay(**device)
+def test_where_masks_are_dear_the_batch_decodes_plainly(device, paced):
+    replay = Replay(**device, paced=paced)
     replay.text()
     assert np.mean([replay.text() for _ in range(4)]) >= 0.98
     assert replay.kinds.most_common(1)[0][0] == (1, 0)
@@ -30,6 +33,16 @@ def test_where_they_are_cheap_it_drafts():
         replay.text()
         speeds += [replay.text() for _ in range(3)]
     assert np.mean(speeds) > 1.2
+
+
+def test_libraspecs_cuts_cost_no_more_than_they_save():
+    """Its constant keeps about what prices do: within a tenth of them."""
+    speeds = {}
+    for paced in (MarginalPacer, LibraSpecPacer):
+        replay = Replay(**LARGE, paced=paced, seed=1)
+        replay.text()
+        speeds[paced] = np.mean([replay.text() for _ in range(6)])
+    assert speeds[LibraSpecPacer] > 0.9 * speeds[MarginalPacer] > 1.1
 
 
 def test_drafts_that_are_never_right_are_left():

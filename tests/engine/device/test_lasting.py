@@ -36,6 +36,17 @@ def test_rows_that_come_and_go_do_not_end_a_rest():
     assert device.steps(4, tuple(range(8))) == "aaaa", "a batch of another size is another question"
 
 
+def test_a_batch_that_becomes_larger_and_smaller_rests_all_the_same():
+    """Between 7 rows and 8 sizes change at every few steps: a rest of one goes on when it comes back."""
+    device, large, small = lasting(drafted=3.0), tuple(range(8)), tuple(range(7))
+    for rows in (large, small):
+        device.steps(BEGIN + KNOWN + 40, rows)
+    before = device.asking.tried
+    found = "".join(device.steps(5, rows) for _ in range(40) for rows in (large, small))
+    assert found.count("a") <= 3 * TRIES
+    assert device.asking.tried == before + found.count("a")
+
+
 def test_drafts_that_hardly_pay_are_asked_for():
     assert lasting(drafted=1.99).steps(200).endswith("a" * 180)
 

@@ -30,9 +30,10 @@ RENEWED = 16
 """Steps that draft, after which rules and way are looked at anew; sooner where rows come or go."""
 TRIES, SHARE = 6, 0.01
 """Steps of a try, the first of which has no drafts yet; what tries may cost of the time."""
-HOPE, SHUT = 0.8, 64
-"""Speed over plain decoding, of blocks of the usual worth by prices, below which drafting is not tried; plain steps
-until prices are asked again."""
+HOPE = 0.8
+"""Speed over plain decoding, of blocks of the usual worth by prices, below which drafting is not tried."""
+SHUT, LONGEST_SHUT = 64, 1024
+"""Plain steps until prices are asked again, at first and at most: twice as many each time that they leave no hope."""
 
 
 class AheadBlocks:
@@ -50,6 +51,8 @@ class AheadBlocks:
         """What was chosen last; None: prices left no hope."""
         self._slots, self._left = tuple[int, ...](), 0
         """The rows that rules were sent for, and for how many more steps they hold."""
+        self._shut = SHUT
+        """Plain steps until prices are asked again, if they leave no hope."""
         self._made = False
         """The last step left blocks to verify."""
         self._rules: dict[int, CutRule] = {}
@@ -99,15 +102,18 @@ class AheadBlocks:
 
     def _renew(self, view: RowView) -> None:
         lengths = view.column(view.rows.committed_len)
-        way, plain = self._ways.choose(view.slots, lengths), self._ways.plain_rate(lengths)
-        hopeless = self.asking is not None and self._ways.hope(lengths) < HOPE * plain
-        self._way, self._slots, self._left = None if hopeless else way, view.slots, SHUT if hopeless else RENEWED
-        if not hopeless:
-            rate = max(plain, self._ways.rate(way, view.slots, lengths))
-            self._send(view, rate * token_prices(self._costs, lengths))
+        plain, self._slots = self._ways.plain_rate(lengths), view.slots
+        if self.asking is not None and self._ways.hope(lengths) < HOPE * plain:
+            self._way, self._left = None, self._shut
+            self._shut = min(2 * self._shut, LONGEST_SHUT)
+            return
+        self._shut, self._left = SHUT, RENEWED
+        self._way = self._ways.choose(view.slots, lengths)
+        rate = max(plain, self._ways.rate(self._way, view.slots, lengths))
+        self._send(view, rate * token_prices(self._costs, lengths))
 
     def _send(self, view: RowView, floors: Floats) -> None:
         """Rules for these rows, by the least chance that is worth a token of each."""
         for slot, floor in zip(view.slots, floors.tolist(), strict=True):
-            self._rules[slot] = CutRule.of(self._pacer.trust_of(slot), floor)
+            self._rules[slot] = self._pacer.rule(slot, floor)
         self._blocks.rule([self._rules[slot] for slot in view.slots])

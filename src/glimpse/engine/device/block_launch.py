@@ -69,11 +69,17 @@ class BlockLauncher:
 
     def ready(self, graphs: Graphs, most: int) -> Iterator[Step]:
         """The steps of at most so many tokens that cover all others, the largest first."""
-        size, ahead = self._core.rows.size, self._blocks.ahead
-        queries = (ahead or self._longest) + 1
+        size, blocks = self._core.rows.size, self._blocks
+        queries = (blocks.ahead or self._longest) + 1
+        every = min(queries, blocks.most)
+        wanted = {(queries, every)}
+        if blocks.cuts or not blocks.ahead:
+            wanted.add((queries, 1))
+        if blocks.cuts:
+            wanted.add((1, 1))  # steps that only make blocks
         for rows in sorted({ladder(count, size) for count in range(1, size + 1)}, reverse=True):
-            for groups in sorted({min(queries, self._blocks.most)} | ({1} if not ahead else set())):
-                shape = self._shape(rows, queries, groups)
+            for own, groups in sorted(wanted):
+                shape = self._shape(rows, own, groups)
                 if shape[0] <= most:
                     yield self._step(shape, graphs)
 

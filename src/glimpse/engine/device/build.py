@@ -71,7 +71,9 @@ def _core(parts: Parts, options: EngineOptions) -> Core:
         raise ArgumentError(
             "exact 'bitwise' and pacer 'boundary' do not go together yet; use pacer 'fixed' with sparse"
         )
-    most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, LONGEST)) if verifies else 1
+    # A block is as long as its head makes it, whatever a pacer allows: reports and buffers are no wider.
+    longest = LONGEST if head is None else min(LONGEST, head.size)
+    most = max(1, min(host.max_draft if parts.drafter.gives_tree else parts.pacer.most, longest)) if verifies else 1
     rows = DeviceRows.empty(host.capacity, host.width, most, pool.pages_for(host.width), device)
     recall = None
     if parts.drafter.needs_forward or parts.drafter.in_step:

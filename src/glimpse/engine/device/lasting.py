@@ -30,23 +30,35 @@ class LastingAsking(Asking):
         """`tries`: steps with drafts between two rests; `share`: what they may cost of the time."""
         super().__init__()
         self._tries, self._share = tries, share
-        self._of: _Size | None = None
-        """What is known of batches of the size that runs."""
-        self._kept = 0
-        """Steps with drafts since plain ones were seen."""
-        self._tried = Counter[int]()
-        """Steps with drafts, by size of batch."""
+        self._size_now = 0
+        """Which size of batch runs."""
+        self._kept, self._tried = Counter[int](), Counter[int]()
+        """Steps with drafts, by size of batch: since plain ones were seen, and all."""
+        self._rests = Counter[int]()
+        """What is left of the rest of batches of another size."""
+
+    @property
+    def tried(self) -> int:
+        """Steps with drafts so far."""
+        return self._tried.total()
+
+    def rests(self, rows: tuple[int, ...]) -> bool:
+        """Whether the next step of these rows is plain, whoever came or went."""
+        size = len(rows).bit_length()
+        return (self._rest if size == self._size_now else self._rests[size]) > 0
 
     def asks(self, rows: tuple[int, ...]) -> bool:
         """Whether the step that is launched now for these rows should have drafts."""
         asked = super().asks(rows)
-        self._tried[len(rows).bit_length()] += asked
+        self._tried[self._size_now] += asked
         return asked
 
     def _turn_to(self, rows: tuple[int, ...], size: _Size) -> None:
-        """Requests may come and go, as long as the batch is about as large."""
-        if size is not self._of:
-            self._rest, self._of, self._kept = 0, size, 0
+        """Requests may come and go; where the batch becomes larger or smaller, what is known of that size holds."""
+        turned = len(rows).bit_length()
+        if turned != self._size_now:
+            self._rests[self._size_now] = self._rest
+            self._rest, self._size_now = self._rests[turned], turned
         self._rows = rows
 
     def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
@@ -61,14 +73,14 @@ class LastingAsking(Asking):
         if speed < 1:
             self._rest = self._dear(size, speed)
             return
-        self._kept += self._tries
-        if self._kept >= KEPT:
-            self._kept, size.left = 0, 0
+        self._kept[self._size_now] += self._tries
+        if self._kept[self._size_now] >= KEPT:
+            self._kept[self._size_now], size.left = 0, 0
             size.plain = type(size.plain)()
 
     def _doubt(self, size: _Size) -> float:
         """The relative error of what steps with drafts were seen to bring, while few have been."""
-        rows, tried = len(self._rows), self._tried[len(self._rows).bit_length()]
+        rows, tried = len(self._rows), self._tried[self._size_now]
         accepted = max(0.0, size.asked.rate * size.asked.seconds / rows - 1)
         # Tokens accepted in a row are about geometric; the last 16 steps are remembered.
         error = math.sqrt(accepted * (1 + accepted) / (min(tried, 16) * rows))

@@ -23,6 +23,8 @@ QUERIES = 16
 AT_ONCE = 1 << 24
 """Weights that are there at once, in float32: as many layers together as that allows, since each costs the host some
 twenty launches and short prompts leave the device waiting for them."""
+Held = Callable[[Tensor], Tensor]
+"""[..., kv_heads, length, head_dim] of a row, of a part of the pool [..., kv_heads, slots, head_dim]."""
 
 
 def summed(weights: Tensor) -> Tensor:
@@ -100,18 +102,20 @@ class LastQueries:
         if self._scores is not None:
             self._kept.append(q[-QUERIES:].clone())
 
-    def weigh(self, pool: PagePool, held: Callable[[Tensor], Tensor], length: int) -> None:
-        """Leaves the weights that they give to a row's `length` positions, whose keys [..., length, head_dim] are
-        `held` of those of layers, in the scores."""
-        scores = self._scores
-        if scores is None:
-            return
-        queries = torch.stack(self._kept)
-        layers, count, heads, _ = queries.shape
-        batch = max(1, AT_ONCE // (heads * count * length))
-        for first in range(0, layers, batch):
-            own = slice(first, first + batch)
-            weigh(queries[own], held(pool.keys[own]), scores.fresh[own], scores.reference[own], scores.fuse)
+    def weigh(self, pool: PagePool, held: Held, length: int) -> None:
+        """As `weigh_all`."""
+        if self._scores is not None:
+            weigh_all(torch.stack(self._kept), pool, held, length, self._scores)
+
+
+def weigh_all(queries: Tensor, pool: PagePool, held: Held, length: int, scores: Scores) -> None:
+    """Leaves the weights that the last queries [layers, n, heads, head_dim] of a row give to its `length` positions in
+    the scores; `held`: the row's keys of those of layers."""
+    layers, count, heads, _ = queries.shape
+    batch = max(1, AT_ONCE // (heads * count * length))
+    for first in range(0, layers, batch):
+        own = slice(first, first + batch)
+        weigh(queries[own], held(pool.keys[own]), scores.fresh[own], scores.reference[own], scores.fuse)
 
 
 def weigh(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain
+
+from torch import Tensor
 
 from glimpse.cache.rows import Rows
 from glimpse.engine.device.bitwise import BitwiseReader
@@ -11,6 +14,7 @@ from glimpse.engine.device.core import Core
 from glimpse.engine.device.graphs import Graphs, Step
 from glimpse.engine.device.mail import Mark, upload
 from glimpse.engine.device.prefill import CHUNK, QUERIES, Scores, chunk_of, read, summed
+from glimpse.engine.device.prompt_graphs import PromptGraphs
 from glimpse.engine.device.prompt_topk import PromptTopK
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.tails import LONGEST, MOST, TailReader
@@ -30,13 +34,14 @@ class Reader:
         self._most = CHUNK if self._bitwise is None else self._bitwise.most
         # Bits are those of one reader only; where heads are compared with one another, the exact weights are wanted.
         self._tails = None if self._bitwise or core.trust else TailReader(core, graphs)
+        self._firsts = None if self._bitwise else PromptGraphs(core, graphs)
         self.queue: deque[Seat] = deque()
         self._last: Mark | None = None
         self.watch: Watch | None = None
 
     def ready(self) -> Iterator[Step]:
-        """What ends of prompts are read with, to be captured."""
-        return iter(()) if self._tails is None else self._tails.ready()
+        """What prompts are read with, to be captured."""
+        return chain.from_iterable(part.ready() for part in (self._tails, self._firsts) if part is not None)
 
     def step(self) -> None:
         """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""
@@ -88,15 +93,14 @@ class Reader:
         start = int(self._rows.verified_len[seat.slot])
         stop, last = start + count, start + count == length
         text = self._rows.tokens[seat.slot, start:stop]
-        tokens = upload(text, core.decoder.device)
         scores = self._scores() if last and core.drafts else None
         self._begin([seat])
         if self._bitwise is None:
-            hidden = read(core.forward, core.pool, seat.sequence.extents(0, stop), tokens, start, scores)
+            hidden = self._forward(seat, text, start, scores)
             if self._topk and self._hears():
                 self._topk.tell([seat.slot], [text], hidden)
         else:
-            self._bitwise.read(seat.sequence, tokens, start, scores)
+            self._bitwise.read(seat.sequence, upload(text, core.decoder.device), start, scores)
         # The first decoding step reads the last token again.
         self._rows.verified_len[seat.slot] = stop - last
         if last:
@@ -104,6 +108,14 @@ class Reader:
             self._seats.lay([seat], self._rows)
             self._seats.sit([seat], [length - 1])
         return count
+
+    def _forward(self, seat: Seat, text: Tensor, start: int, scores: Scores | None) -> Tensor:
+        """Hidden states of a part of a prompt, [n] int64 on the host, from position `start` on."""
+        core, extents = self._core, seat.sequence.extents(0, start + len(text))
+        size = self._firsts.size_for(len(text)) if self._firsts and not start else None
+        if self._firsts and size:
+            return self._firsts.read(size, extents, text, scores)
+        return read(core.forward, core.pool, extents, upload(text, core.decoder.device), start, scores)
 
     def _begin(self, seats: list[Seat]) -> None:
         begin, none = self._throttle(), [0] * len(seats)

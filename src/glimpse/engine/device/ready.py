@@ -32,12 +32,14 @@ def capture_all(steps: Iterator[Step], graphs: Graphs, lock: AbstractContextMana
 
 
 def longest_chain(parts: Parts, core: Core) -> int:
-    """The longest draft of these parts that is neither a tree nor made by mask tokens; 0: there is none."""
+    """The longest draft of these parts that is neither a tree nor verified with masks alone; 0: there is none."""
     if core.trust is not None:
         return 0  # drafts are part of every step
     if core.drafts:
         own = parts.pacer.in_step.fleet if parts.pacer.in_step else parts.pacer
         return min(own.most, core.rows.most)
-    if core.trees is not None or (core.blocks is not None and core.blocks.ahead):
+    if core.blocks is not None and core.blocks.ahead:
+        return core.blocks.ahead if core.blocks.cuts else 0  # those made in steps of their own have none with them
+    if core.trees is not None:
         return 0
     return core.rows.most if parts.drafter.drafts else 0
