@@ -1,6 +1,6 @@
 """Whether drafts that the device makes are worth their steps: asked seldom, where prices decide more than texts do.
 
-Drafts from the host are asked for anew with every text (`Asking`): how much a text repeats itself is what they live on.
+Drafts from the host are a matter of texts (`Asking`): how much one repeats itself is what they live on.
 How long a step with masks takes over a plain one is the same for all texts, and a try costs a step that only makes
 blocks. So tries here are longer, the rests between them as long as they are dear, and go on while requests come and go.
 """
