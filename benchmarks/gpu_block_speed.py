@@ -82,9 +82,9 @@ def engine_of(loaded: Loaded, arm: str, adapter: Path) -> EngineFace:
     return build_engine(loaded, options)
 
 
-def ready(loaded: Loaded, adapter: Path) -> dict[str, EngineFace]:
-    """The engine of each arm, with what its steps will need."""
-    engines = {arm: engine_of(loaded, arm, adapter) for arm in ARMS}
+def ready(loaded: Loaded, adapter: Path, *, eager: bool) -> dict[str, EngineFace]:
+    """The engine of each arm, with what its steps will need; `eager`: the eager arms too."""
+    engines = {arm: engine_of(loaded, arm, adapter) for arm in ARMS if eager or arm not in SLOW}
     for arm, engine in engines.items():
         print(f"{arm}: {warm_up(loaded, engine)}", flush=True)
     return engines
@@ -100,11 +100,11 @@ def measured(
         own = [prompts[(turn * rows + row) % len(prompts)] for row in range(rows)]
         return one_turn(loaded, engines[arm], Asked(own, [""] * rows), law, options.tokens)
 
-    first = {arm: turned(0, arm) for arm in ARMS}
+    first = {arm: turned(0, arm) for arm in engines}
     counts = turns_of(first[PLAIN]["seconds"], rows, options)
-    found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
+    found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in engines}
     for turn in range(max(counts.values())):
-        for arm in (arm for arm in ARMS if turn < counts[arm]):
+        for arm in (arm for arm in engines if turn < counts[arm]):
             found[arm].append(turned(turn, arm))
     return [{"arm": arm, **_figures(turns, found)} for arm, turns in found.items()]
 
@@ -143,7 +143,7 @@ def _figures(own: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) 
         "asked": [turn["asked"] / turn["steps"] for turn in own],
         "slowest_ms": [1e3 * turn["slowest_s"] for turn in own],
         **{name: sum(turn[name] for turn in own) for name in ("given_up", "captured")},
-        "times": {other: _times(own, found[other]) for other in (PLAIN, EAGER)},
+        "times": {other: _times(own, found[other]) for other in (PLAIN, EAGER) if other in found},
         "times_in_all": _in_all(own, found[PLAIN]),
         "accepted_a_draft": sum(row["accepted"] for row in rows) / drafts,
         "drafted_a_draft": sum(row["drafted"] for row in rows) / drafts,
@@ -179,7 +179,7 @@ def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> R
     commit, dirty = known_commit(source_root(), options.commit)
     rows = [
         (cell["cell"], arm["arm"], f"{median(arm['speeds']):.0f}",
-         *(f"{arm['times'][one]:.2f}" for one in (PLAIN, EAGER)), f"{arm['times_in_all']:.2f}",
+         *(f"{arm['times'].get(one, math.nan):.2f}" for one in (PLAIN, EAGER)), f"{arm['times_in_all']:.2f}",
          f"{arm['accepted_a_draft']:.2f}", f"{arm['drafted_a_draft']:.1f}", f"{arm['tokens_a_step']:.2f}",
          f"{100 * fmean(arm['asked']):.1f}", f"{median(arm['slowest_ms']):.1f} to {max(arm['slowest_ms']):.1f}")
         for cell in cells for arm in cell["arms"]
@@ -230,7 +230,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--laws", default="T=0.7", help="T=0.7, greedy")
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--turns", type=int, default=8, help="of a graph arm, at most, beside its first")
-    parser.add_argument("--eager-turns", type=int, default=1, help="of an eager arm, beside its first")
+    parser.add_argument("--eager-turns", type=int, default=1, help="of an eager arm, beside its first; 0: none is run")
     parser.add_argument("--seconds", type=float, default=420, help="begin no cell after this")
     parser.add_argument("--commit")
     parser.add_argument("--out", type=Path, required=True, help="folder for the result file and the journal")
@@ -253,10 +253,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             name = f"{model} x{rows}, {law}"
             if name in journal.cells or time.perf_counter() - begun > options.seconds:
                 continue
-            engines = engines or ready(loaded, adapter)
+            engines = engines or ready(loaded, adapter, eager=options.eager_turns > 0)
             journal.add(name, {"arms": measured(loaded, engines, options.prompts, rows, law, options)})
             result = result_of(list(journal.cells.values()), options)
-            print(*("  ".join(row) for row in result.tables[0].rows[-len(ARMS) :]), sep="\n", flush=True)
+            print(*("  ".join(row) for row in result.tables[0].rows[-len(engines) :]), sep="\n", flush=True)
             write_result(result, options.out)
 
 
