@@ -4,11 +4,11 @@
 
 No forward and no GPU. Drafters, pacers, sizes of steps (`node_bucket`) and rests (`Asking`) are the engine's own, one
 row; each size is captured when it is first wanted. Costs begin as the engine makes them, and the pacer is told what the
-engine would tell it: steps of the tokens they ran with, timed by the device, captures left out. The clock also has what
-the device waits for the host. As in `gpu_retrieval`, an engine is asked four questions, one of each set, greedily and
-then sampled, each mode once before it counts: what it learned of steps stays. There are as many engines as ANSWERS
-(written by `retrieval_answers`) has such groups. Logits are known of the answer's own tokens only, so drafters that
-recycle those of rejected nodes do better in truth.
+engine would tell it: steps of the tokens they ran with, timed by the device, captures left out; drafters are told the
+successors of prompts, as on a GPU. The clock also has what the device waits for the host. As in `gpu_retrieval`, an
+engine is asked four questions, one of each set, greedily and then sampled, each mode once before it counts: what it
+learned of steps stays. There are as many engines as ANSWERS (written by `retrieval_answers`) has such groups. Logits
+are known of the answer's own tokens only, so drafters that recycle those of rejected nodes do better in truth.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import Rows, RowView
 from glimpse.cache.sequence import Sequence as Pages
 from glimpse.drafting import DRAFTERS
-from glimpse.drafting.auto import AutoDrafter, makers
-from glimpse.drafting.drafter import DraftContext
+from glimpse.drafting.auto_graphs import auto_on_graphs
+from glimpse.drafting.drafter import DraftContext, Successors
 from glimpse.engine.device.asking import Asking
 from glimpse.engine.device.covering import node_bucket
 from glimpse.pacing import PACERS
@@ -73,10 +73,12 @@ class Device:
 
 
 DEVICES = {
-    # 207 tokens a second plain; 8, 32 and 63 nodes took 1.17, 1.22 and 1.25 of that with 5, 20 and 40 nodes a step, end
-    # to end (h200-retrieval, T=0.7), of which the host's part is a guess.
-    "h200-8b": Device(4.82e-3, 5.30e-3, 0.0105e-3, 0.30e-3, 16_060_000_000, 131_072),
-    "h200-demo": Device(0.55e-3, 0.66e-3, 0.002e-3, 0.30e-3, 269_000_000, 23_040),
+    # End to end: plain 4.85 ms, a tree of 64 tokens about 6; of the demo model 0.55 ms, asked and without a draft 0.75,
+    # 0.9 and 1.15 with trees of 8 and 64 tokens.
+    "h200-8b": Device(4.85e-3, 5.13e-3, 0.0105e-3, 0.20e-3, 16_060_000_000, 131_072),
+    "h200-demo": Device(0.55e-3, 0.665e-3, 0.0045e-3, 0.20e-3, 269_000_000, 23_040),
+    # As h200-retrieval had it at T=0.7: 1.31, 1.46 and 1.5 ms a step with at most 8, 32 and 63 nodes, end to end.
+    "h200-demo-slow": Device(0.55e-3, 0.665e-3, 0.0035e-3, 0.60e-3, 269_000_000, 23_040),
 }
 
 
@@ -131,16 +133,14 @@ class Engine:
         offered = DRAFTERS.get(name)
         asked = most if paced_by == "fixed" and most else None
         context = PaceContext(self.costs, asked, not offered.needs_forward, RecallBudget().positions,
-                              can_draft=offered.drafts, trees=True, padded=ran_with)  # fmt: skip
+                              can_draft=offered.drafts, trees=True, on_gpu=True, padded=ran_with)  # fmt: skip
         self.pacer: Any = PACERS.get(paced_by).build(context)
         drafting = DraftContext(
             PagePool(CacheShape(1, 1, 2), 4, 16, torch.float32),
             RecallBudget(),
             nodes=max(1, min(self.pacer.most, MOST)),
         )
-        self.drafter: Any = AutoDrafter(makers(), None, MOST) if name == "auto" else offered.build(drafting)
-        if name == "auto":
-            self.drafter.on_graphs, self.drafter.mixes = True, False
+        self.drafter: Any = auto_on_graphs(drafting) if name == "auto" else offered.build(drafting)
         self.pacer.attach(self.drafter)
         self._asking = Asking() if not self.pacer.foretells and name != "none" else None
         self._captured = set[int]()
@@ -156,6 +156,13 @@ class Engine:
         self._number += 1
         self.drafter.admit(view)
         self.pacer.admit(view)
+        if self.drafter.wants_successors:
+            read = slice(0, answer.prompt)
+            told = (
+                torch.tensor(answer.ids[read]),
+                *map(torch.from_numpy, (answer.successors[read], answer.chances[read])),
+            )
+            self.drafter.recycle(0, Successors(*told))
         if self._asking:
             self._asking.interrupted()
         while int(rows.committed_len[0]) < len(answer.ids):
@@ -193,7 +200,7 @@ class Engine:
         rows.commit(0, outcome.tokens, length + len(path))
         self.drafter.absorb(view, [outcome])
         if self._asking:
-            self._asking.learn(_launched(self._now, fresh, asked, len(outcome.tokens)))
+            self._asking.learn(_launched(self._now, fresh, asked, len(outcome.tokens), self._number))
         return Count(len(outcome.tokens), 1, drafted, not asked, tokens if asked else 0, fresh)
 
 
@@ -202,9 +209,11 @@ def ran_with(tokens: int) -> int:
     return min(node_bucket(tokens), MOST)
 
 
-def _launched(now: float, fresh: bool, asked: bool, tokens: int) -> Any:
+def _launched(now: float, fresh: bool, asked: bool, tokens: int, number: int) -> Any:
+    seat = SimpleNamespace(request=SimpleNamespace(arrival=number))
     return SimpleNamespace(
-        drafts=False, timed=[SimpleNamespace(end=Mark(now))], ran=SimpleNamespace(fresh=fresh), seats=(0,), asked=asked,
+        drafts=False, timed=[SimpleNamespace(end=Mark(now))], ran=SimpleNamespace(fresh=fresh), seats=(seat,),
+        asked=asked,
         letter=SimpleNamespace(counts=np.array([tokens])),
     )  # fmt: skip
 

@@ -149,4 +149,4 @@ def test_on_a_gpu_an_adapter_is_nothing_to_it(tiny, adapter):
     target = Target(checkpoint.decoder, checkpoint.fingerprint, lambda rows, logits: (logits, logits), adapter)
     with pytest.raises(ArgumentError, match="means nothing to drafter 'auto' on a GPU, where masks ride"):
         AutoDrafter.build(DraftContext(Pool(), RecallBudget(), target=target))
-    assert BLOCK not in AutoDrafter.build(DraftContext(Pool(), RecallBudget())).candidates
+    assert not AutoDrafter.build(DraftContext(Pool(), RecallBudget())).wants_hidden

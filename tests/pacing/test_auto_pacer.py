@@ -15,7 +15,6 @@ from benchmarks.retrieval_acceptance import Answer
 from tests.drafting.histories import rows_of
 
 from glimpse.drafting.auto import PLAIN
-from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.none import NoDrafter
 from glimpse.drafting.suffix.store import SuffixStore
 from glimpse.errors import ArgumentError
@@ -100,23 +99,6 @@ def test_shadows_wait_for_credit(monkeypatch):
     replay(answer(fresh(50, 1), fresh(tokens, 2)))
     # A stretch takes at least 17 milliseconds by this clock, a plain step 20, of which 0.3% is for shadows.
     assert 3 <= len(begun) <= 4 * (1 + tokens * 0.06 / (STRETCH + 1))
-
-
-def test_steps_that_nobody_asked_it_about_say_nothing_of_who_drafts(monkeypatch):
-    """Between two askings the engine of a GPU decodes plainly, whoever is chosen."""
-    monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
-    own, view = arm("auto", "two", 1), rows_of(fresh(40, 1))
-    own.drafter.admit(view)
-    own.pacer.admit(view)
-    drafting = own.drafter.chosen(0)
-    speeds = []
-    for asked in (True, True, False, False, False, True):
-        if asked:
-            own.pacer.decide(view, [8])
-        own.pacer.observe(view, [Outcome(0, 0, 0, [7])])
-        speeds.append(own.pacer._rows[0].shadows[drafting].score.speed)
-    assert drafting != PLAIN
-    assert speeds[0] > speeds[1] == speeds[2] == speeds[4] > speeds[5]
 
 
 def test_it_goes_with_auto_alone():

@@ -18,6 +18,7 @@ from torch import Tensor
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import RowView
 from glimpse.drafting import DRAFTERS
+from glimpse.drafting.auto_graphs import auto_on_graphs
 from glimpse.drafting.block.contract import BlockHead
 from glimpse.drafting.block.drafter import BlockDrafter, FlexDrafter
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
@@ -25,13 +26,10 @@ from glimpse.drafting.racer.drafter import RacerSource
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import HostSource, draft_of
-from glimpse.errors import ArgumentError
 
 PLAIN = "none"
 SELF = SparseDrafter.name
 BLOCK = FlexDrafter.name
-LONGEST_CHAIN = 16
-"""Tokens of a chain where a GPU verifies nothing else, as with `lookup` alone."""
 Makers = Mapping[str, Callable[[SuffixStore | None], HostSource]]
 
 
@@ -69,21 +67,20 @@ class _Row:
 
 
 class AutoDrafter(Drafter):
-    """Drafts with the drafter that was chosen for each row (`choose`); nobody drafts for a row at first."""
+    """Drafts with the drafter that was chosen for each row (`choose`); nobody drafts for a row at first.
+
+    This is `auto` on a CPU; on a GPU it is another (`drafting.auto_graphs`).
+    """
 
     name = "auto"
     drafts = True
     needs_forward = False
     gives_tree = True
-    """Of one for a GPU's chains `for_graphs` says False."""
     has_law = False
     wants_prompt_topk = False
     lossless = True
     importance = 0
     mixes = True
-    on_graphs = False
-    """Steps run as a GPU's graphs, and are timed without what the host does for them; no row drafts by forwards of its
-    own accord."""
     recalls = True
     """It may read a recall set, so budgets mean something to it."""
     stores = True
@@ -99,50 +96,23 @@ class AutoDrafter(Drafter):
         token rides in one."""
         self.budget, self.store, self.sparse, self.block = budget, store, sparse, block
         self.wants_hidden = block is not None
-        self.limited = ""
-        """Why some drafters are no candidates here, in a few words."""
         self.spent = 0.0
         """Seconds that drafting on the host has taken so far."""
         self._sources = sources
         self._rows: dict[int, _Row] = {}
 
     @classmethod
-    def build(cls, context: DraftContext) -> AutoDrafter:
-        """With all candidates, blocks among them where there is an adapter; on a GPU with what its engine verifies as
-        graphs. Raises as `for_graphs`, and what `FlexDrafter.build` raises."""
+    def build(cls, context: DraftContext) -> Drafter:
+        """With all candidates, blocks among them where there is an adapter; on a GPU what goes with its engine.
+
+        Raises what `auto_on_graphs` and `FlexDrafter.build` raise.
+        """
         if context.pool.device.type != "cpu":
-            return cls.for_graphs(context)
+            return auto_on_graphs(context)
         _compile(context)
         adapter = None if context.target is None else context.target.adapter
         block = None if adapter is None else FlexDrafter.build(context)
         return cls(makers(), SparseDrafter.build(context), max(1, context.nodes), context.store, block)
-
-    @classmethod
-    def for_graphs(cls, context: DraftContext) -> AutoDrafter:
-        """With what the engine of a GPU runs as graphs beside plain decoding: what is drafted on the host, and sparse
-        drafts of the whole batch (`in_step`).
-
-        Raises ArgumentError for an adapter, as no masks ride there, and for a store where only chains can be verified,
-        as no drafter of chains reads one.
-        """
-        adapter = None if context.target is None else context.target.adapter
-        if adapter is not None:
-            raise ArgumentError(
-                f"adapter {adapter!r} means nothing to drafter 'auto' on a GPU, where masks ride for drafter 'block' "
-                "alone; leave it out, or ask for that"
-            )
-        if context.chains_only and context.store is not None:
-            raise ArgumentError("suffix_store means nothing to drafter 'auto' with exact 'bitwise', which takes chains")
-        if context.chains_only:
-            drafter = cls(makers(("lookup",)), None, min(max(1, context.nodes), LONGEST_CHAIN))
-            drafter.limited = "with exact 'bitwise' only none, lookup and sparse: trees round otherwise"
-        else:
-            _compile(context)
-            drafter = cls(makers(), None, max(1, context.nodes), context.store)
-            drafter.limited = "on a GPU sparse drafts for all rows or for none"
-        drafter.gives_tree, drafter.mixes, drafter.on_graphs = not context.chains_only, False, True
-        drafter.in_step = True
-        return drafter
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -162,9 +132,7 @@ class AutoDrafter(Drafter):
 
     @property
     def wants_successors(self) -> bool:
-        """Whether any row recycles logits now; where steps are captured, whether one ever may."""
-        if self.on_graphs:
-            return self.gives_tree
+        """Whether any row recycles logits now."""
         return any(self.recycles(slot) for slot in self._rows)
 
     def admit(self, rows: RowView) -> None:

@@ -161,7 +161,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     costs, vocab, tokenizer = _costs_of(loaded), loaded.checkpoint.spec.vocab_size, loaded.checkpoint.tokenizer
     trees = offered.gives_tree and options.exact != "bitwise"
     padded = node_bucket if trees and loaded.pool.device.type == "cuda" else None
-    pacer = _pacer_of(options, offered, rule, costs, tokenizer, padded)
+    pacer = _pacer_of(options, offered, rule, costs, tokenizer, padded, on_gpu=loaded.pool.device.type != "cpu")
     sampler = Sampler(loaded.slots, vocab, tokens=tokenizer.vocab_size, grammars=loaded.grammars)
     drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer.most))
     pacer.attach(drafter)
@@ -207,7 +207,7 @@ def _costs_of(loaded: Loaded) -> StepCosts:
 
 def _pacer_of(
     options: EngineOptions, offered: Any, rule: Acceptance, costs: StepCosts, tokenizer: Tokenizer,
-    padded: Callable[[int], int] | None,
+    padded: Callable[[int], int] | None, *, on_gpu: bool,
 ) -> Pacer:  # fmt: skip
     """The pacer asked for, with one for branches around it where spines have any."""
     pace = PaceContext(
@@ -218,6 +218,7 @@ def _pacer_of(
         can_draft=offered.drafts,
         branches=spines_of(offered) is not None,
         trees=offered.gives_tree,
+        on_gpu=on_gpu,
         padded=padded,
         may_drop=not (rule.needs_law and offered.has_law),
         same_noise=rule.draft_role is Role.TARGET,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import fmean
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.auto import BLOCK, PLAIN, SELF, AutoDrafter
@@ -22,13 +21,12 @@ from glimpse.errors import ArgumentError
 from glimpse.pacing.auto_batch import Common
 from glimpse.pacing.auto_block import round_steps
 from glimpse.pacing.auto_choice import ENTER, Chooser
+from glimpse.pacing.auto_graphs import AutoGraphsPacer
 from glimpse.pacing.auto_lookout import Lookout
 from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
-from glimpse.pacing.fleet import FleetPacer
-from glimpse.pacing.in_step import InStep
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.proposals import rehearse
@@ -61,7 +59,7 @@ class AutoPacer(Pacer):
 
     def __init__(self, context: PaceContext) -> None:
         asked = self.DEFAULT_MOST if context.draft_tokens is None else context.draft_tokens
-        self.most, self._costs, self._context = asked, context.costs, context
+        self.most, self._costs = asked, context.costs
         self._trees = MarginalPacer(replace(context, drafts_at_once=True, draft_tokens=asked))
         chains = min(asked, EntropyPacer.DEFAULT_MOST)
         self._chains = EntropyPacer(replace(context, drafts_at_once=False, draft_tokens=chains))
@@ -75,19 +73,17 @@ class AutoPacer(Pacer):
         self._lookout, self._common, self._watched = Lookout(), Common(self._rows), 0.0
 
     @classmethod
-    def build(cls, context: PaceContext) -> AutoPacer:
-        """With the most nodes asked for. Compiles the loops where they are not kept from an earlier use."""
+    def build(cls, context: PaceContext) -> Pacer:
+        """With the most nodes asked for; for a GPU the pacer of its drafter. Compiles the loops where they are not kept
+        from an earlier use."""
         rehearse()
-        return cls(context)
+        return AutoGraphsPacer(context) if context.on_gpu else cls(context)
 
     def attach(self, drafter: Drafter) -> None:
         """The drafter whose rows it paces. Raises ArgumentError for one with nothing to choose from."""
         if not isinstance(drafter, AutoDrafter):
             raise ArgumentError(f"pacer 'auto' chooses for drafter 'auto'; for {drafter.name!r} leave the pacer out")
         self._drafter = drafter
-        if drafter.in_step:
-            chains = replace(self._context, drafts_at_once=False)
-            self.in_step = InStep(FleetPacer.build(chains), self, SELF, drafter.limited)
 
     @property
     def drafter(self) -> AutoDrafter:
@@ -106,9 +102,7 @@ class AutoPacer(Pacer):
         this length. Others decode plainly until the first look, which knows the batch."""
         self._trees.admit(rows)
         self._chains.admit(rows)
-        if self.in_step:
-            self.in_step.fleet.admit(rows)
-        alone = not self._crowded(len(rows) + len(self._rows))
+        alone = len(rows) + len(self._rows) == 1
         if not self._rows:
             self._lookout.open()
         for slot in rows.slots:
@@ -122,8 +116,6 @@ class AutoPacer(Pacer):
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Rows choose, then draft, verify or decode plainly."""
-        for slot in rows.slots:
-            self._rows[slot].asked = True
         decided = self._trees.decide(rows, room)
         self._common.step()
         drafted = rows.column(rows.rows.draft_len)
@@ -151,39 +143,20 @@ class AutoPacer(Pacer):
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Rounds that ran score who drafted; shadows follow the text."""
         begun = time.perf_counter()
-        asked = [outcome for outcome in outcomes if self._rows[outcome.slot].asked]
-        drafting = self._apart(asked, lambda name: name not in (PLAIN, SELF))
-        hosted = self._apart(asked, lambda name: name not in APART)
+        drafting = self._apart(outcomes, lambda name: name not in (PLAIN, SELF))
+        hosted = self._apart(outcomes, lambda name: name not in APART)
         self._trees.observe(rows, drafting)
-        self._chains.observe(rows, self._apart(asked, lambda name: name == SELF))
+        self._chains.observe(rows, self._apart(outcomes, lambda name: name == SELF))
         self._spent += time.perf_counter() - begun
         self._time_host(len(hosted), plain=not any(outcome.drafted for outcome in outcomes))
         for outcome in outcomes:
             row = self._rows[outcome.slot]
             if row.market is not None and outcome.tokens:
-                if row.asked:
-                    self._score(rows, row, row.market, outcome)
+                self._score(rows, row, row.market, outcome)
                 self._lookout.follow(self.drafter, outcome.slot, row, outcome.tokens, row.market, self._host)
-            row.asked = False
-
-    def promised(self, rows: RowView) -> float:
-        """What the best candidate of each row promises over plain decoding, in the mean."""
-        return fmean(max(self._speeds(rows.rows_of(slot), self._rows[slot]).values()) for slot in rows.slots)
-
-    def watch(self, rows: RowView) -> None:
-        """Shadows follow rows that draft in step, too."""
-        self._lookout.pass_time()
-        self._trees.decide(rows, [0] * len(rows))
-        for slot, length in zip(rows.slots, rows.column(rows.rows.committed_len), strict=True):
-            row = self._rows[slot]
-            row.market = self._market(rows, length)
-            if not row.awake:
-                self._lookout.wake(self.drafter, rows, slot, self._rows)
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""
-        if self.in_step:
-            self.in_step.fleet.retire(rows)
         self._trees.retire(rows)
         self._chains.retire(rows)
         for slot in rows.slots:
@@ -203,7 +176,7 @@ class AutoPacer(Pacer):
     def _look(self, rows: RowView, slot: int, length: int) -> Choice | None:
         """Prices, shadows and perhaps a change of the row's choice; what there is to explain."""
         row, position = self._rows[slot], length - int(rows.rows.prompt_len[slot])
-        crowded = self._crowded(len(rows))
+        crowded = len(rows) > 1
         if crowded and not row.told:
             # It may have been alone when it came.
             self._open(slot, {PLAIN: 1.0})
@@ -227,16 +200,11 @@ class AutoPacer(Pacer):
         if not changed and row.told:
             return None
         row.told = True
-        return Choice(position, row.chooser.current, speeds, row.market.plain, self.drafter.limited)
+        return Choice(position, row.chooser.current, speeds, row.market.plain)
 
     def _market(self, rows: RowView, length: int) -> Market:
         plain, begin, node = self._trees.shares(length)
         return Market(max(plain - self._idle / len(rows), 0.5 * plain), begin, node)
-
-    def _crowded(self, rows: int) -> bool:
-        """Whether drafts have to prove themselves first. On a GPU, where steps of a few rows wait for memory, a node
-        costs as little in a batch as alone."""
-        return rows > 1 and not self.drafter.on_graphs
 
     def _hope(self, slot: int, row: AutoRow, position: int, length: int) -> None:
         """Those without a shadow are thought well of, blocks at the first look and all of them at a trial."""
@@ -277,8 +245,7 @@ class AutoPacer(Pacer):
             # Steps of few nodes may take longer than the line through all steps says.
             read = int(rows.rows.committed_len[outcome.slot]) + outcome.drafted
             measured = self._costs.measured(StepLoad(full_tokens=self._trees.runs_with(outcome.drafted), full_kv=read))
-            aside = self._host if self.drafter.on_graphs else 0.0
-            taken = (measured + aside) / market.plain if measured else taken
+            taken = measured / market.plain if measured else taken
         if name == SELF:
             taken = self._chains.cost(rows.rows_of(outcome.slot), outcome.drafted)
         if name == BLOCK:
@@ -298,5 +265,5 @@ class AutoPacer(Pacer):
         if rounds:
             self._host += 0.1 * (new / rounds - self._host) if self._host else new / rounds
         looked, self._watched = self._lookout.looked - self._watched, self._lookout.looked
-        if plain and not self.drafter.on_graphs:
+        if plain:
             self._idle += 0.2 * (new + looked - self._idle)

@@ -16,8 +16,6 @@ do not draft before a shadow has shown that it pays, is on credit; that of a row
 over its first tokens says next to nothing of who will (docs/performance.md)."""
 SHARE = 0.003
 """Of the decoding time may go into shadows."""
-GONE_BY = 1.0
-"""Seconds between two calls of `pass_time` that count, at most: an engine may have stood idle."""
 SENTINEL = 0.25
 """Part of that which the sentinel's stretch is taken to cost: one shadow, of the cheap drafter that stands for all."""
 SENTRY = "suffix"
@@ -34,8 +32,6 @@ class Lookout:
         """Seconds that shadows may take, and what the last stretch of all of a row's took."""
         self._lent = False
         """A batch has had its first stretch on credit."""
-        self._said = time.perf_counter()
-        """When `pass_time` was last called."""
 
     def open(self) -> None:
         """A request has come into an empty engine: it owes nothing for others."""
@@ -44,12 +40,6 @@ class Lookout:
     def earn(self, seconds: float) -> None:
         """So long was decoded."""
         self._credit += SHARE * seconds
-
-    def pass_time(self) -> None:
-        """Rows decode that nobody asks about: what has gone by since this was last said."""
-        now = time.perf_counter()
-        self.earn(min(now - self._said, GONE_BY))
-        self._said = now
 
     def wake(self, drafter: AutoDrafter, view: RowView, slot: int, rows: Mapping[int, AutoRow]) -> None:
         """All shadows of a row where there is credit for them; where nobody drafts and there is less, the sentinel.

@@ -21,8 +21,6 @@ class AutoRow:
     blocks: Blocks = field(default_factory=Blocks)
     market: Market | None = None
     next_look: int = 0
-    asked: bool = False
-    """It has been decided on since its last outcome. A GPU's engine leaves that out while drafts bring little."""
     told: bool = False
     """Its first choice has been made in sight of the batch, and explained."""
     awake: int = 0

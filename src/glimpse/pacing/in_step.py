@@ -1,14 +1,16 @@
-"""Who drafts for a GPU's batch under `auto`: the host, for each row, or the batch for itself, in step.
+"""Who drafts for a GPU's batch under `auto`: the host, or the batch for itself, in step.
 
 A step has room for one kind of draft. Drafts from the host (trees of what was read or recycled) suit few rows of text
 that repeats itself; drafts by sparse forwards suit full batches of long contexts, and then all rows together
 (`fleet`: on a GPU rows that draft while others verify cost more than they save, docs/pacing.md). So the batch as a
-whole goes one way or the other, by what each is expected to bring over plain decoding.
+whole goes one way or the other, by what each is expected to bring over plain decoding: host drafts by what they were
+measured to bring, end to end.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from glimpse.cache.rows import RowView
 from glimpse.pacing.fleet import FleetPacer
@@ -18,64 +20,94 @@ CLEAR = 1.05
 """By how much the other way must look better."""
 HELD, LONGEST = 8, 128
 """Steps of the batch until it is looked at anew; twice as many each time that changes nothing, at most."""
-WEIGHT = 0.5
-"""Of the newest comparison of what host drafts brought with what they promised."""
-LEAST = 0.3
-"""Of a promise, that much is always believed: text that repeats itself has to be noticed."""
+GUESS = 1.2
+"""Speed of host drafts over plain decoding before any was measured."""
+TRIAL = 1024
+"""Steps that the batch drafts for itself until the host is asked again all the same, as text that has come to repeat
+itself shows in host drafts alone; twice as many each time that this changes nothing."""
+PLAIN = "none"
 
 
-class HostSide(Protocol):
-    """What knows of the host's drafts."""
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What the ways to draft are called where choices are told of."""
 
-    def promised(self, rows: RowView) -> float:
-        """What they promise these rows over plain decoding, in the mean."""
-
-    def watch(self, rows: RowView) -> None:
-        """Keeps itself informed of rows that nobody asks it for."""
+    host: str
+    itself: str
+    note: str
+    """Why there are no others."""
 
 
 class InStep:
-    """Chooses for the batch; what it chose is told of in `Choice`s, with its own way called `name`."""
+    """Chooses for the batch, and says so of every row."""
 
-    def __init__(self, fleet: FleetPacer, host: HostSide, name: str, note: str) -> None:
-        """`fleet` paces the batch that drafts for itself; `note`: of the choices."""
-        self.fleet, self._host, self._name, self._note = fleet, host, name, note
+    def __init__(self, fleet: FleetPacer, ways: Ways) -> None:
+        """`fleet` paces the batch that drafts for itself."""
+        self.fleet, self._ways = fleet, ways
         self.chosen = False
         """Whether the batch drafts for itself."""
-        self._kept = 1.0
-        """What host drafts have brought of what they promised: the device waits for them."""
+        self._itself, self._host = 1.0, GUESS
+        """Speeds that were expected at the last look."""
+        self._pays = True
+        """Whether host drafts looked faster than plain decoding then."""
         self._left, self._held, self._size = 0, HELD, 0
+        self._since, self._trial = 0, TRIAL
+        """Steps that the batch has drafted for itself, and after how many the host is asked."""
+        self._told = set[int]()
+        """Slots whose requests have been told of a choice."""
 
-    def look(self, rows: RowView, brought: float | None) -> dict[int, Choice]:
-        """Called before a step of these rows. `brought`: measured speed of host drafts over plain decoding, where there
-        is one. Returns what there is to say of the rows where the batch goes another way."""
+    def look(self, rows: RowView, brought: Callable[[], float | None]) -> dict[int, Choice]:
+        """Called before a step of these rows; `brought`: the speed of host drafts over plain decoding, by what was
+        measured, where anything was. Returns what there is to say of rows that are new or go another way."""
         size = len(rows).bit_length()
         self._left -= 1
+        self._since += self.chosen
         if self._left > 0 and size == self._size:
-            return {}
-        was = self.chosen
-        if was:
-            self._host.watch(rows)
-        promised = self._host.promised(rows)
-        if brought is not None and not was:
-            share = min(max(brought / promised, LEAST), 1.0)
-            self._kept += WEIGHT * (share - self._kept)
-        itself, host = self.fleet.gain(rows), max(1.0, self._kept * promised)
-        self.chosen = itself * CLEAR >= host if was else itself > CLEAR * host
-        same = self.chosen is was and size == self._size
+            return self.untold(rows)
+        was, measured = self.way, brought()
+        self._itself, self._host = self.fleet.gain(rows), GUESS if measured is None else measured
+        self._pays = self._host > (1.0 if not self._pays else 1 / CLEAR)
+        same = self._choose() and size == self._size
         self._held, self._size = min(2 * self._held, LONGEST) if same else HELD, size
         self._left = self._held
-        return self._told(rows, itself, host) if self.chosen is not was else {}
+        if self.way != was:
+            self._told.clear()
+        return self.untold(rows)
 
-    def joined(self, rows: RowView) -> dict[int, Choice]:
-        """What there is to say of rows that have come while the batch drafts for itself."""
-        return self._told(rows, self.fleet.gain(rows), 1.0) if self.chosen else {}
-
-    def _told(self, rows: RowView, itself: float, host: float) -> dict[int, Choice]:
-        name = self._name if self.chosen else "none"
-        speeds, plain = {"none": 1.0, "host drafts": host, self._name: itself}, self.fleet.plain_seconds(rows)
-        prompts = rows.column(rows.rows.prompt_len)
+    def untold(self, rows: RowView) -> dict[int, Choice]:
+        """What there is to say of rows that nothing has been said of."""
+        new = [slot for slot in rows.slots if slot not in self._told]
+        if not new:
+            return {}
+        self._told.update(new)
+        own = rows.pick([slot in new for slot in rows.slots])
+        speeds = {PLAIN: 1.0, self._ways.host: self._host, self._ways.itself: self._itself}
+        plain, prompts = self.fleet.plain_seconds(rows), own.column(rows.rows.prompt_len)
         return {
-            slot: Choice(length - prompt, name, speeds, plain, self._note)
-            for slot, length, prompt in zip(rows.slots, rows.column(rows.rows.committed_len), prompts, strict=True)
+            slot: Choice(length - prompt, self.way, speeds, plain, self._ways.note)
+            for slot, length, prompt in zip(own.slots, own.column(rows.rows.committed_len), prompts, strict=True)
         }
+
+    def leave(self, rows: RowView) -> None:
+        """Their requests have left."""
+        self._told.difference_update(rows.slots)
+
+    @property
+    def way(self) -> str:
+        """The name of who drafts, or of plain decoding where the engine mostly rests."""
+        if self.chosen:
+            return self._ways.itself
+        return self._ways.host if self._pays else PLAIN
+
+    def _choose(self) -> bool:
+        """Whether the batch goes on as it did."""
+        was, host = self.chosen, max(1.0, self._host)
+        if was and self._since >= self._trial:
+            self.chosen, self._trial, self._since = False, 2 * self._trial, 0
+            return False
+        self.chosen = self._itself * CLEAR >= host if was else self._itself > CLEAR * host
+        if self.chosen is not was:
+            self._since = 0
+        elif not was:
+            self._trial = TRIAL
+        return self.chosen is was

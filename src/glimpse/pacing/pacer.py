@@ -77,6 +77,8 @@ class PaceContext:
     """The drafter hangs branches on chains that it needs forwards for (a `SpineDrafter`)."""
     trees: bool = False
     """Drafts may branch."""
+    on_gpu: bool = False
+    """Steps run on a GPU, with drafters for that."""
     padded: Callable[[int], int] | None = None
     """With how many query tokens a verification of so many runs, where steps are made for few sizes (a GPU's trees)."""
     may_drop: bool = True

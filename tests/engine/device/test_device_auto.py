@@ -10,14 +10,15 @@ import pytest
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from glimpse.drafting.auto import AutoDrafter
+from glimpse.drafting.auto_graphs import auto_on_graphs
 from glimpse.engine.device.eligible import why_not_engine
 from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
+from glimpse.pacing.auto import AutoPacer
+from glimpse.pacing.auto_graphs import AutoGraphsPacer
 from glimpse.pacing.strides import Schedule
 from glimpse.sampling.params import SamplingParams
-
-HOST = {"none", "lookup", "suffix", "racer", "racer+suffix"}
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,8 @@ def llm(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(AutoDrafter, "build", classmethod(lambda cls, context: cls.for_graphs(context)))
-    monkeypatch.setattr("glimpse.pacing.auto.LOOK", 1)
+    monkeypatch.setattr(AutoDrafter, "build", auto_on_graphs)
+    monkeypatch.setattr(AutoPacer, "build", lambda context: AutoGraphsPacer(context))
     for module in ("attention", "recalled"):
         monkeypatch.setattr(f"glimpse.attention.triton.{module}.processors", lambda device: 4)
 
@@ -38,53 +39,61 @@ def two_likeliest(gains, *_):
     return [np.argsort(-own, kind="stable")[:2] for own in gains]
 
 
-def test_trees_are_verified_on_the_device_whoever_is_chosen(llm, monkeypatch):
-    """Nodes pay, whatever they take here; RACER begins, by its guess, and both rows change to another after a while."""
+@pytest.mark.parametrize(("store", "source"), [(None, "racer"), ("mine", "racer+suffix")])
+def test_trees_are_verified_on_the_device_from_the_first_step_on(llm, monkeypatch, store, source):
+    """Nodes pay, whatever they take here; prompts' successors are told, so a text without repeats is drafted for."""
     monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
     monkeypatch.setattr("glimpse.pacing.marginal.worthwhile", two_likeliest)
-    monkeypatch.setattr("glimpse.pacing.auto_choice.DWELL", 2)
-    order = iter(["suffix", "none", "racer+suffix", "lookup"] * 9)
-
-    def elsewhere(chooser, position, speeds):
-        changed = position >= 2 and position % 2 == 0
-        chooser.current = next(order) if changed else chooser.current
-        return changed
-
-    monkeypatch.setattr("glimpse.pacing.auto_choice.Chooser.decide", elsewhere)
     first, other = prompts_of(llm, 6, 4)
     written = ids_of(llm.generate([first], greedy(5)))[0]
     prompts = [first + written + first, other]
     params = [greedy(6), SamplingParams(max_tokens=6, temperature=0.8, seed=3, ignore_eos=True)]
-    auto = on_device(llm, drafter="auto", pacer=None, draft_tokens=6)
+    auto = on_device(llm, drafter="auto", pacer=None, draft_tokens=6, suffix_store=store)
     parts = auto._engine.parts
     assert why_not_engine(parts) is None
     assert parts.drafter.wants_successors
+    told, recycle = [], parts.drafter.recycle
+
+    def recycled(slot, read):
+        told.append(read.tokens.tolist())
+        recycle(slot, read)
+
+    monkeypatch.setattr(parts.drafter, "recycle", recycled)
     outputs = auto.generate(prompts, params)
     assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
     assert sum(out.speculation.drafted for out in outputs) > 0
-    choices = [choice for out in outputs for choice in out.speculation.choices]
-    assert set(choices[0].expected) == HOST
-    assert "sparse drafts for all rows or for none" in choices[0].note
-    assert len({choice.drafter for choice in choices}) > 2
-    assert not parts.drafter._rows
+    assert all(prompt[:4] in [tokens[:4] for tokens in told] for prompt in prompts), "prompts' successors too"
+    for out in outputs:
+        choice = out.speculation.choices[0]
+        assert (choice.drafter, set(choice.expected)) == (source, {"none", source, "sparse"})
+        assert f"the host drafts by {source} for all rows" in choice.note
+    assert not parts.drafter._sources
     assert all(set(out.speculation.eager_steps) == {"no CUDA device"} for out in outputs)
 
 
 def test_where_bits_count_it_has_chains_only(llm, monkeypatch):
-    build = AutoDrafter.for_graphs
+    def chains(context):
+        return auto_on_graphs(replace(context, chains_only=True))
 
-    def chains(cls, context):
-        return build(replace(context, chains_only=True))
-
-    monkeypatch.setattr(AutoDrafter, "build", classmethod(chains))
+    monkeypatch.setattr(AutoDrafter, "build", chains)
     auto = on_device(llm, drafter="auto", pacer=None)
     prompts = prompts_of(llm, 5)
     outputs = auto.generate(prompts, greedy(4))
     assert ids_of(outputs) == ids_of(llm.generate(prompts, greedy(4)))
-    assert set(outputs[0].speculation.choices[0].expected) == {"none", "lookup"}
+    assert set(outputs[0].speculation.choices[0].expected) == {"none", "lookup", "sparse"}
     assert "bitwise" in outputs[0].speculation.choices[0].note
     with pytest.raises(ArgumentError, match="suffix_store means nothing"):
         on_device(llm, drafter="auto", pacer=None, suffix_store="mine")
+
+
+def test_a_request_that_runs_eagerly_is_told_who_drafts(llm):
+    """Penalties are not the device's: the same parts decode them beside."""
+    auto = on_device(llm, drafter="auto", pacer=None)
+    params = SamplingParams(max_tokens=4, temperature=0.0, frequency_penalty=0.5, ignore_eos=True)
+    prompts = prompts_of(llm, 5)
+    (output,) = auto.generate(prompts, params)
+    assert ids_of([output]) == ids_of(llm.generate(prompts, params))
+    assert output.speculation.choices[0].drafter == "racer"
 
 
 def in_threes(pacer, rows):
@@ -99,7 +108,9 @@ def takes_turns(monkeypatch):
     def look(in_step, rows, brought):
         was = in_step.chosen
         in_step.chosen = next(looks) // 3 % 2 == 1
-        return in_step._told(rows, 2.0, 1.0) if in_step.chosen is not was else {}
+        if in_step.chosen is not was:
+            in_step._told.clear()
+        return in_step.untold(rows)
 
     monkeypatch.setattr("glimpse.pacing.in_step.InStep.look", look)
     monkeypatch.setattr("glimpse.pacing.fleet.FleetPacer._plain_is_unknown", lambda pacer, rows: False)
@@ -122,11 +133,10 @@ def test_the_batch_drafts_for_itself_and_asks_the_host_in_turns(llm, takes_turns
     assert sum(one.drafted - one.draft_steps for one in made) > 2
     said = [choice.drafter for one in made for choice in one.choices]
     assert "sparse" in said
-    assert {"none", "host drafts", "sparse"} == set(
-        next(choice for one in made for choice in one.choices if choice.drafter == "sparse").expected
-    )
+    assert {"racer", "sparse"} <= set(said)
+    assert {tuple(choice.expected) for one in made for choice in one.choices} == {("none", "racer", "sparse")}
     parts = auto._engine.parts
-    assert not parts.drafter._rows
+    assert not parts.drafter._sources
     assert not parts.pacer.in_step.fleet._chances._rows
     assert parts.pool.free_pages == llm.loaded.pool.free_pages
 

@@ -15,6 +15,7 @@ from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_fo
 from glimpse.cache.rows import Rows
 from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.build import make_parts
+from glimpse.engine.device.asking import NEW
 from glimpse.engine.device.build import device_engine
 from glimpse.engine.device.prompt_topk import worth_hearing
 from glimpse.engine.options import EngineOptions
@@ -276,6 +277,6 @@ def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
                                                      (False, None, True)])  # fmt: skip
 def test_what_is_worth_hearing(own, speed, worth):
     """Where the host makes the drafts, and they do not slow the batch down as far as is known."""
-    asking = SimpleNamespace(speed=lambda rows: speed)
-    assert worth_hearing(SimpleNamespace(own=own), asking, 3) is worth
-    assert worth_hearing(None, None, 3)
+    asking = SimpleNamespace(speed=lambda rows, doubts: speed if rows == (7, NEW) else 0.0)
+    assert worth_hearing(SimpleNamespace(own=own), asking, (7,)) is worth
+    assert worth_hearing(None, None, (7,))

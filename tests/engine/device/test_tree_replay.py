@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.tree_replay import Device, Engine, groups, run
+from benchmarks.tree_stream import LEARNED, stream
 from tests.bench.test_retrieval_pricing import write
 
 from glimpse.engine.device.asking import KNOWN
@@ -61,3 +62,12 @@ def test_a_group_has_an_answer_of_each_set_in_both_modes(tmp_path, repeats):
     greedy, sampled = run("racer", CHEAP, both)
     assert greedy.tokens == sampled.tokens == 2 * 29, "what came first does not count"
     assert "tokens a step" in str(greedy + sampled)
+
+
+def test_a_stream_goes_through_one_engine_and_its_first_answers_do_not_count(repeats, nothing):
+    answers = [*repeats, nothing] * 3
+    made = stream("auto", CHEAP, answers, orders=2)
+    assert len(made.speeds) == 2 * (len(answers) - LEARNED)
+    each = len(nothing.ids) - nothing.prompt - 1
+    assert sum(count.tokens for count in made.sets.values()) == len(made.speeds) * each
+    assert made.line(CHEAP.plain).startswith("times plain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class RacerDrafter(Drafter):
         self._sources: dict[int, RacerSource] = {}
 
     @classmethod
-    def build(cls, context: DraftContext) -> RacerDrafter:
+    def build(cls, context: DraftContext) -> Self:
         """With the nodes asked for. Compiles the loops (some seconds) where they are not kept from an earlier use.
 
         Prompts are worth their logits on a GPU only; on a CPU the head costs more than it brings (`docs/retrieval.md`).

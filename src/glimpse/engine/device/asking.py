@@ -5,38 +5,47 @@ launched while the one before still runs. So drafting costs the host's time besi
 takes half a millisecond that is more than most drafts bring. Both are measured, from the end of one step to the end of
 the next, and while drafts bring less, the batch steps plainly for a while and then asks again.
 
-What a few steps brought says little: a text that yields 1.8 tokens a step has yielded 1 in each of the first four
-often enough. So drafts are given the benefit of the doubt: by twice the error of their mean and, while few steps were
-seen, by one step more in which they are thought to have brought much. What a step takes is known sooner. A new text
-begins anew.
+What a step takes is known soon, and for each size of batch. What drafts bring is a matter of the texts (`Texts`): of
+those that run now, as far as their own steps say, else of those before them. So where drafts have paid a new text is
+asked for at once, and where they have not it is found by tries, whose share of the time is bounded. Rows that come and
+go change nothing but what is expected.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median, variance
+from statistics import fmean, median
 
 from glimpse.engine.device.mail import Mark
+from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
+from glimpse.engine.device.texts import SEEN, Texts
 
 WORTH = 0.95
 """Speed of asking over not asking, below which it rests: drafts come and go, and asking is how they are found."""
-FIRST, LAST = 4, 64
+FIRST, LAST = 4, 512
 """Plain steps of a rest. It is doubled as long as asking is not worth it."""
 MOST_SHARE, SHARE = 0.05, 0.01
-"""Of the time that asking takes between the first rests of a text and between the longest, where it brings nothing: the
-dearer a step with drafts, the longer they are."""
-HOPED = 3.0
-"""Times the tokens of a plain step that one more step with drafts is thought to bring, until enough are seen."""
-DOUBTS = 2
-"""Errors of their mean by which drafts may bring more than was seen of them."""
-SEEN = 16
-"""Steps of a kind that are remembered, and are enough."""
+"""Of the time that tries cost between the first rests and between the longest: the dearer a step with drafts, the
+longer they are."""
+DOUBTS, UNLIKE = 0.5, 1.0
+"""Errors of what is expected by which drafts may bring more: then they are asked for, and then rests of new texts begin
+with the shortest."""
+TIMED = 8
+"""Steps of a kind whose times are remembered: tries are few, and what they took at first may not hold."""
+NEW = 0
+"""A number that no request has: of a text that nothing is known of."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
 BEGIN = 8
-"""Steps with drafts before the first rest."""
+"""Steps with drafts before an engine's first rest."""
+
+
+def numbers_of(seats: Sequence[Seat]) -> tuple[int, ...]:
+    """Of the requests in these seats."""
+    return tuple(seat.request.arrival for seat in seats)
 
 
 @dataclass(slots=True)
@@ -44,7 +53,7 @@ class _Steps:
     """The last steps of one kind."""
 
     tokens: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN))
-    times: deque[float] = field(default_factory=lambda: deque(maxlen=SEEN))
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=TIMED))
 
     def add(self, tokens: int, seconds: float) -> None:
         """One more."""
@@ -61,13 +70,6 @@ class _Steps:
         """Tokens per second."""
         return fmean(self.tokens) / self.seconds
 
-    def hope(self, plain: float) -> float:
-        """The most tokens per second that they may well bring, where a plain step brings `plain` tokens."""
-        count = len(self.tokens)
-        doubt = (variance(self.tokens) / count) ** 0.5 if count > 1 else 0.0
-        hoped = fmean(self.tokens) if count == SEEN else (sum(self.tokens) + HOPED * plain) / (count + 1)
-        return (hoped + DOUBTS * doubt) / self.seconds
-
 
 @dataclass(slots=True)
 class _Size:
@@ -80,30 +82,30 @@ class _Size:
     span: int = FIRST
     """Plain steps of the next rest, if asking is as dear as then."""
 
-    def begin(self) -> None:
-        """Other texts are written now: what steps take is known still, but not what drafts bring."""
-        self.asked.tokens.clear()
-        self.span = FIRST
-
     @property
     def known(self) -> bool:
         """Whether both kinds of step have been seen."""
-        return len(self.plain.times) >= KNOWN and len(self.asked.tokens) >= TRIES
+        return len(self.plain.times) >= KNOWN and len(self.asked.times) >= TRIES
 
-    def rest(self) -> int:
-        """Plain steps until it asks again: twice as many as the last time."""
-        extra = TRIES * max(0.0, self.asked.seconds / self.plain.seconds - 1)
-        least, most = (max(FIRST, min(LAST, int(extra / share))) for share in (MOST_SHARE, SHARE))
+    @property
+    def price(self) -> float:
+        """Of a step with drafts, in plain steps."""
+        return self.asked.seconds / self.plain.seconds
+
+    def rest(self, loss: float) -> int:
+        """Plain steps until it asks again, which loses so many: twice as many as the last time."""
+        least, most = (max(FIRST, min(LAST, int(TRIES * loss / share))) for share in (MOST_SHARE, SHARE))
         found = min(max(self.span, least), most)
         self.span = 2 * found
         return found
 
 
 class Asking:
-    """When to ask the host for drafts, and when to rest."""
+    """When to ask the host for drafts, and when to rest. A row's number is its request's."""
 
     def __init__(self) -> None:
         self._sizes: defaultdict[int, _Size] = defaultdict(_Size)
+        self._texts = Texts()
         self._rest, self._rows = 0, tuple[int, ...]()
         self.asked = False
         """What `asks` said last."""
@@ -116,10 +118,11 @@ class Asking:
 
     def rests(self, rows: tuple[int, ...]) -> bool:
         """Whether the next step of these rows is plain, so that nothing has to be read for it."""
-        return self.resting and rows == self._rows
+        self._turn_to(rows, self._size(len(rows)))
+        return self.resting
 
     def asks(self, rows: tuple[int, ...]) -> bool:
-        """Whether the step that is launched now for these rows should have drafts. A row's number is its request's."""
+        """Whether the step that is launched now for these rows should have drafts."""
         size = self._size(len(rows))
         self._turn_to(rows, size)
         if not self._rest and size.left <= 0:
@@ -137,43 +140,80 @@ class Asking:
         """The device has done something else: the next step's time says nothing."""
         self._end = None
 
-    def wake(self) -> None:
-        """The next step asks."""
-        self._rest = 0
+    def wake(self, rows: tuple[int, ...]) -> None:
+        """The next steps of these rows ask."""
+        size = self._size(len(rows))
+        self._turn_to(rows, size)
+        self._rest, size.left = 0, TRIES
 
-    def speed(self, rows: int) -> float | None:
-        """Speed of steps with drafts over plain ones, where both have been seen."""
-        size = self._size(rows)
-        return size.asked.rate / size.plain.rate if size.known else None
+    def speed(self, rows: tuple[int, ...], doubts: float = 0.0) -> float | None:
+        """Speed of steps with drafts over plain ones that is expected of these rows, if drafts bring so many errors
+        more than expected; None where it is not known what such steps take."""
+        price = self._price(len(rows))
+        if price is None:
+            return None
+        tokens, error = self._texts.tokens(rows)
+        return (tokens + doubts * error) / (len(rows) * price)
 
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
         if launched.drafts:
             self.interrupted()
             return
+        counts = launched.letter.counts[: len(launched.seats)].tolist()
+        if launched.asked:
+            self._heard(launched.seats, counts)
         end, before = launched.timed[-1].end, self._end
         self._end = end
         if before is not None and not launched.ran.fresh:
             size = self._size(len(launched.seats))
             steps = size.asked if launched.asked else size.plain
-            steps.add(int(launched.letter.counts[: len(launched.seats)].sum()), end.since(before))
+            steps.add(sum(counts), end.since(before))
+
+    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
+        """A step with drafts wrote so many tokens of each row."""
+        for number, count in zip(numbers_of(seats), counts, strict=True):
+            if count:
+                self._texts.learn(number, count)
 
     def _size(self, rows: int) -> _Size:
         return self._sizes[rows.bit_length()]
 
+    def _price(self, rows: int) -> float | None:
+        """Of a step with drafts in plain steps; where batches of this size have not shown it, of the nearest ones."""
+        size = rows.bit_length()
+        known = [other for other, own in self._sizes.items() if own.known]
+        return self._sizes[min(known, key=lambda other: abs(other - size))].price if known else None
+
     def _turn_to(self, rows: tuple[int, ...], size: _Size) -> None:
         """These rows are asked for now."""
-        if rows != self._rows:
-            if 2 * len(set(rows) & set(self._rows)) < len(rows):
-                size.begin()
-            self._rest, self._rows = 0, rows
+        if rows == self._rows:
+            return
+        new = 2 * len(set(rows) & set(self._rows)) < len(rows)
+        self._texts.keep(rows)
+        self._rows = rows
+        if self._price(len(rows)) is None:
+            return
+        size.left = min(size.left, TRIES)
+        if new and self._pays(UNLIKE):
+            size.span = FIRST
+        if not self._rest:
+            size.left = 0  # whether to rest is to be asked now
+        elif len(size.plain.times) >= KNOWN and self._pays(DOUBTS):
+            self._rest, size.left = 0, TRIES
+
+    def _pays(self, doubts: float) -> bool:
+        """Whether drafts are worth asking for if they bring so many errors more than expected, as far as is known."""
+        speed = self.speed(self._rows, doubts)
+        return speed is None or speed >= WORTH
 
     def _decide(self, size: _Size) -> None:
         if len(size.plain.times) < KNOWN:
             self._rest = KNOWN + 1  # the first one waits
             return
         size.left = TRIES
-        if size.known and size.asked.hope(fmean(size.plain.tokens)) < WORTH * size.plain.rate:
-            self._rest = size.rest()
-        else:
+        price, speed = self._price(len(self._rows)), self.speed(self._rows)
+        if price is None or speed is None or self._pays(DOUBTS):
             size.span = FIRST
+            return
+        self._rest = size.rest(price * max(0.0, 1 - speed))

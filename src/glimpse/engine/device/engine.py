@@ -10,7 +10,7 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
-from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.asking import Asking, numbers_of
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.block_reading import BlockReader
@@ -78,7 +78,7 @@ class DeviceEngine:
         self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
-        hears = lambda: worth_hearing(self._turns, self._asking, len(self._seats.taken) + 1)  # noqa: E731
+        hears = lambda: worth_hearing(self._turns, self._asking, self._numbers)  # noqa: E731
         self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts), hears)
 
     @property
@@ -229,7 +229,7 @@ class DeviceEngine:
     @property
     def _numbers(self) -> tuple[int, ...]:
         """Of the running requests."""
-        return tuple(seat.request.arrival for seat in self._seats.taken)
+        return numbers_of(self._seats.taken)
 
     def _next_move(self) -> AnyMove:
         plain = self._settler.doubtful or (self._turns is not None and self._turns.ending)

@@ -1,6 +1,6 @@
 """Whether drafts that the device makes are worth their steps: asked seldom, where prices decide more than texts do.
 
-Drafts from the host are asked for anew with every text (`Asking`): how much a text repeats itself is what they live on.
+Drafts from the host are a matter of texts (`Asking`): how much one repeats itself is what they live on.
 How long a step with masks takes over a plain one is the same for all texts, and a try costs a step that only makes
 blocks. So tries here are longer, the rests between them as long as they are dear, and go on while requests come and go.
 """
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from glimpse.engine.device.asking import FIRST, KNOWN, TRIES, Asking, _Size
+from glimpse.engine.device.seats import Seat
 
 LONGEST = 4096
 """Plain steps of a rest, at most."""
@@ -58,6 +60,9 @@ class LastingAsking(Asking):
             self._rests[self._size_now] = self._rest
             self._rest, self._size_now = self._rests[turned], turned
         self._rows = rows
+
+    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
+        """What a text brought is no matter here."""
 
     def _decide(self, size: _Size) -> None:
         if not size.known:

@@ -15,7 +15,7 @@ from torch import Tensor
 from glimpse.attention.triton.likely import LIKELY, chances_of, likeliest
 from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.drafting.drafter import PromptReader, Successors
-from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.asking import NEW, UNLIKE, Asking
 from glimpse.engine.device.turns import Turns
 from glimpse.engine.parts import Parts
 
@@ -62,10 +62,10 @@ def prompt_topk(parts: Parts) -> PromptTopK | None:
     return PromptTopK(parts) if parts.drafter.wants_prompt_topk else None
 
 
-def worth_hearing(turns: Turns | None, asking: Asking | None, rows: int) -> bool:
-    """Whether the host's drafts for a batch of `rows` rows are worth what they need to hear of a prompt, as far as
-    anybody knows: it makes them, and they do not slow it down."""
+def worth_hearing(turns: Turns | None, asking: Asking | None, rows: tuple[int, ...]) -> bool:
+    """Whether the host's drafts for these requests and a new one are worth what they need to hear of its prompt, as far
+    as anybody knows: it makes them, and they may well not slow it down."""
     if turns is not None and turns.own:
         return False
-    speed = asking.speed(rows) if asking else None
+    speed = asking.speed((*rows, NEW), UNLIKE) if asking else None
     return speed is None or speed >= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glimpse.cache.rows import Rows, RowView
-from glimpse.engine.device.asking import Asking
+from glimpse.engine.device.asking import Asking, numbers_of
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.host_drafts import HostDrafts
@@ -36,8 +36,6 @@ class Turns:
         self._rows, self._in_step, self._asking, self._pace, self._drafts = rows, in_step, asking, pace, drafts
         self.own = False
         """Whether the batch drafts for itself now."""
-        self._known = set[int]()
-        """Slots of rows that were told of it."""
 
     @property
     def ending(self) -> bool:
@@ -46,15 +44,10 @@ class Turns:
 
     def due(self, seats: list[Seat]) -> bool:
         """Whether the way changes before the next step of these rows."""
-        view = self._view(seats)
-        said = self._in_step.look(view, None if self.own else self._asking.speed(len(view)))
-        if self.own:
-            new = [seat for seat in seats if seat.slot not in self._known]
-            said = said or (self._in_step.joined(self._view(new)) if new else {})
+        said = self._in_step.look(self._view(seats), lambda: self._asking.speed(numbers_of(seats)))
         for seat in seats:
             if seat.slot in said:
                 seat.request.speculation.choices.append(said[seat.slot])
-        self._known = {seat.slot for seat in seats} if self._in_step.chosen else set()
         return self._in_step.chosen is not self.own and (not self.own or self._pace.between)
 
     def change(self, seats: list[Seat]) -> None:
@@ -65,7 +58,7 @@ class Turns:
             self._pace.resume(self._view(seats))
         else:
             self._rows.draft_len[[seat.slot for seat in seats]] = 0
-            self._asking.wake()
+            self._asking.wake(numbers_of(seats))
 
     def _view(self, seats: list[Seat]) -> RowView:
         return RowView(self._rows, tuple(seat.slot for seat in seats))

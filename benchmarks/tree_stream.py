@@ -1,0 +1,75 @@
+"""Many texts, one after the other, through one engine of a GPU, replayed: what it learns from text to text.
+
+    python -m benchmarks.tree_stream ANSWERS [--device h200-demo] [--arms "63 nodes;auto"]
+
+`tree_replay`, but all answers of a mode go through one engine, as through a server, in three orders; the first few of
+each, from which it learns, do not count. By set, and for how many single answers drafting was a loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.retrieval_acceptance import Answer
+from benchmarks.tree_replay import ARMS, DEVICES, MODES, Count, Device, Engine, groups
+
+LEARNED = 6
+"""Answers that an engine learns from."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """What engines made of many answers."""
+
+    sets: defaultdict[str, Count]
+    speeds: list[float]
+    """Of each answer, over plain decoding."""
+
+    def line(self, plain: float) -> str:
+        """Of the table; `plain`: seconds of a plain step."""
+        whole, each = sum(self.sets.values(), Count()), np.array(self.speeds)
+        sets = ", ".join(f"{name} {plain * count.rate:.3f}" for name, count in sorted(self.sets.items()))
+        said = f"answers: least {each.min():.2f}, below 0.98 {(each < 0.98).mean():.2f}"
+        return f"times plain {plain * whole.rate:.3f} ({sets}); {said}, without gains {np.minimum(each, 1).mean():.3f}"
+
+
+def stream(arm: str, device: Device, answers: Sequence[Answer], orders: int = 3) -> Stream:
+    """All answers through one engine for each of some orders."""
+    found = Stream(defaultdict(Count), [])
+    for seed in range(orders):
+        engine, own = Engine(arm, device), list(answers)
+        random.Random(seed).shuffle(own)
+        for place, answer in enumerate(own):
+            count = engine.answer(answer)
+            if place >= LEARNED:
+                found.sets[answer.set] += count
+                found.speeds.append(device.plain * count.rate)
+    return found
+
+
+def main() -> None:
+    """A line an arm and mode."""
+    parser = argparse.ArgumentParser(prog="benchmarks.tree_stream", description=__doc__.partition("\n")[0])
+    parser.add_argument("answers", type=Path)
+    parser.add_argument("--device", default="h200-demo", choices=DEVICES)
+    parser.add_argument("--arms", default=";".join(ARMS), help="separated by ;")
+    parser.add_argument("--tokens", type=int, default=96, help="of each answer")
+    options = parser.parse_args()
+    time.perf_counter = time.thread_time  # what a busy machine makes others wait for is nobody's cost
+    device, made = DEVICES[options.device], groups(options.answers, options.tokens)
+    for arm in options.arms.split(";"):
+        for place, mode in enumerate(MODES):
+            found = stream(arm, device, [answer for group in made for answer in group[place]])
+            print(f"{options.device} {mode:8} {arm:13} {found.line(device.plain)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What drafts bring to texts: tokens a step, of each text that is being written, and from text to text.
+
+Texts differ: one that repeats itself takes eight draft tokens in a step, another none in a hundred. So a new one is
+taken to be as those before it, and what its own steps bring takes that guess's place, the sooner the more the texts
+before it differed (empirical Bayes; accepted tokens are taken to be geometric, with a mean of the text's own, and a
+guess that is worth some steps). Counts of tokens are kept, no text; they outlive a request, as prices of steps do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+HOPED = 2.0
+"""Draft tokens of a step that are thought to be accepted, until enough texts were seen."""
+ENOUGH = 4
+"""Texts that say what the next is like."""
+SEEN = 16
+"""Steps of a text that are remembered, and are enough: then what came before them says nothing of it."""
+KEEP = 0.98
+"""Of what is known of texts, at each that ends: some fifty count."""
+LEAST, MOST = 0.5, float(SEEN)
+"""Steps that the guess for a new text is worth."""
+
+
+@dataclass(slots=True)
+class _Text:
+    """One that is being written."""
+
+    last: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN))
+    """Draft tokens that its last steps accepted."""
+    steps: int = 0
+    accepted: int = 0
+
+    def add(self, accepted: int) -> None:
+        """One more step with drafts."""
+        self.last.append(accepted)
+        self.steps += 1
+        self.accepted += accepted
+
+
+class Texts:
+    """Those of one engine, by their requests' numbers."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, _Text] = {}
+        self._ended = 0
+        self._weight = self._first = self._second = self._error = 0.0
+        """Over texts that have ended, weighted by how much is known of each: sums of one, of accepted tokens a step, of
+        their squares, and of the variance with which they were measured."""
+
+    def learn(self, number: int, tokens: int) -> None:
+        """A step with drafts wrote so many tokens of a text, the target's own among them."""
+        self._running.setdefault(number, _Text()).add(tokens - 1)
+
+    def keep(self, numbers: Iterable[int]) -> None:
+        """All others have ended."""
+        for number in self._running.keys() - set(numbers):
+            self._end(self._running.pop(number))
+
+    def tokens(self, numbers: Sequence[int]) -> tuple[float, float]:
+        """What a step with drafts is expected to write of all these texts, and the error of that."""
+        guess, worth = self.guess
+        mean = variance = 0.0
+        for number in numbers:
+            last = self._running[number].last if number in self._running else ()
+            counted = worth * (1 - len(last) / SEEN)
+            steps = len(last) + counted
+            accepted = (sum(last) + counted * guess) / steps
+            mean += 1 + accepted
+            variance += accepted * (1 + accepted) / steps
+        return mean, variance**0.5
+
+    @property
+    def guess(self) -> tuple[float, float]:
+        """Draft tokens a step that a new text is thought to accept, and how many of its steps that is worth: the
+        variance of a step over that of texts."""
+        if self._ended < ENOUGH:
+            return HOPED, 1.0
+        mean = self._first / self._weight
+        spread = (self._second - self._error) / self._weight - mean**2
+        return mean, min(max(mean * (1 + mean) / max(spread, 1e-9), LEAST), MOST)
+
+    def _end(self, text: _Text) -> None:
+        guess, worth = self.guess
+        mean, weight = text.accepted / text.steps, text.steps / (text.steps + worth)
+        error = guess * (1 + guess) / text.steps
+        added = (weight, weight * mean, weight * mean**2, weight * error)
+        sums = (self._weight, self._first, self._second, self._error)
+        self._weight, self._first, self._second, self._error = (
+            KEEP * old + new for old, new in zip(sums, added, strict=True)
+        )
+        self._ended += 1
