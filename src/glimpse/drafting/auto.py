@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import RowView
@@ -23,6 +22,7 @@ from glimpse.drafting.block.contract import BlockHead
 from glimpse.drafting.block.drafter import BlockDrafter, FlexDrafter
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.drafter import RacerSource
+from glimpse.drafting.reader import Reader
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import HostSource, draft_of
@@ -40,26 +40,8 @@ def makers(names: tuple[str, ...] | None = None) -> Makers:
 
 
 @dataclass(slots=True)
-class Reader:
-    """A source, and how many tokens of its row it has read."""
-
-    source: HostSource
-    position: int = 0
-
-    def catch_up(self, history: Tensor) -> None:
-        """Reads what came since; `history` is the row's whole text."""
-        if len(history) > self.position:
-            self.read(history[self.position :].tolist())
-
-    def read(self, tokens: list[int]) -> None:
-        """Reads the row's next tokens."""
-        self.source.read(tokens)
-        self.position += len(tokens)
-
-
-@dataclass(slots=True)
 class _Row:
-    readers: dict[str, Reader] = field(default_factory=dict)
+    readers: dict[str, Reader[HostSource]] = field(default_factory=dict)
     """Of the sources that have been needed so far."""
     choice: str = PLAIN
     listening: set[str] = field(default_factory=set)
@@ -158,7 +140,7 @@ class AutoDrafter(Drafter):
         """Who drafts for a row."""
         return self._rows[slot].choice
 
-    def listen(self, rows: RowView, slot: int, name: str) -> Reader:
+    def listen(self, rows: RowView, slot: int, name: str) -> Reader[HostSource]:
         """Tells a source that does not draft of logits all the same; returns it, and it has read the prompt."""
         self._rows[slot].listening.add(name)
         return self._reader(rows, slot, name)
@@ -197,9 +179,7 @@ class AutoDrafter(Drafter):
             if self.block and choice == BLOCK:
                 trees.append(self.block.offer(rows, slot, min(most, depth)))
                 continue
-            reader = readers[slot]
-            reader.catch_up(rows.history(slot))
-            trees.append(reader.source.propose(most, depth))
+            trees.append(readers[slot].propose(rows.history(slot), most, depth))
         self.spent += time.perf_counter() - begun
         return draft_of(trees)
 
@@ -230,7 +210,7 @@ class AutoDrafter(Drafter):
             if part:
                 part.retire(rows)
 
-    def _reader(self, rows: RowView, slot: int, name: str) -> Reader:
+    def _reader(self, rows: RowView, slot: int, name: str) -> Reader[HostSource]:
         """A row's source; one that is new reads all there is, which is nobody's round."""
         readers = self._rows[slot].readers
         if name not in readers:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glimpse.drafting.auto import Reader
-from glimpse.drafting.tree import Tree
+from glimpse.drafting.reader import Reader
+from glimpse.drafting.tree import HostSource, Tree
 from glimpse.pacing.proposals import Proposal, Trust
 from glimpse.pacing.worth import worthwhile
 
@@ -86,10 +86,10 @@ class Shadow:
     score: Score
     trust: Trust = field(default_factory=Trust)
     """Shared with the pacer that prices the drafter's nodes when it is chosen."""
-    _reader: Reader | None = None
+    _reader: Reader[HostSource] | None = None
     _round: _Round | None = None
 
-    def wake(self, reader: Reader) -> None:
+    def wake(self, reader: Reader[HostSource]) -> None:
         """Scores the text that follows; `reader` has read all there is."""
         self._reader = reader
 
@@ -112,7 +112,7 @@ class Shadow:
             else:
                 now.node = child
 
-    def _begin(self, reader: Reader, market: Market) -> _Round:
+    def _begin(self, reader: Reader[HostSource], market: Market) -> _Round:
         proposal = proposal_of(reader.source.propose(NODES, NODES))
         if not len(proposal.tokens):
             self._round = _Round(proposal, {})
@@ -123,7 +123,7 @@ class Shadow:
         self._round = _Round(proposal, dict(zip(pairs, kept.tolist(), strict=True)))
         return self._round
 
-    def _end(self, reader: Reader, now: _Round, market: Market, host: float) -> None:
+    def _end(self, reader: Reader[HostSource], now: _Round, market: Market, host: float) -> None:
         self.score.add(len(now.text), market.steps(len(now.children), host))
         if len(now.proposal.tokens):
             self.trust.learn(now.proposal, now.text)

@@ -23,6 +23,11 @@ def admitted(*texts, **options):
     return drafter, view
 
 
+def commit(drafter, view, slot, tokens, drafted=0, successors=None):
+    view.rows.commit(slot, tokens, int(view.rows.committed_len[slot]))
+    drafter.absorb(view, [Outcome(slot, drafted, 0, tokens, successors=successors)])
+
+
 def after(token, *successors):
     top = torch.tensor([[*successors, *range(900, 900 + WIDTH - len(successors))]])
     chances = torch.tensor([[0.5**rank for rank in range(1, WIDTH + 1)]])
@@ -44,7 +49,7 @@ def test_it_is_a_drafter(kind):
 
 def test_outcomes_bring_the_logits_of_every_node():
     drafter, view = admitted([1, 2, 3])
-    drafter.absorb(view, [Outcome(0, 1, 0, [7], successors=after(7, 8, 9))])
+    commit(drafter, view, 0, [7], 1, after(7, 8, 9))
     assert drafter.plan(view, [1]).tokens.tolist()[:2] == [8, 9]
     assert set(drafter.plan(view, [1]).source.tolist()) == {Source.LOGITS}
 
@@ -87,9 +92,9 @@ def test_short_histories(text):
 
 def test_committed_tokens_are_retrieved():
     drafter, view = admitted([1, 2, 3])
-    drafter.absorb(view, [Outcome(0, 0, 0, [9, 1, 2])])
+    commit(drafter, view, 0, [9, 1, 2])
     assert drafter.plan(view, [3]).tokens.tolist() == [3, 9, 1]
-    drafter.absorb(view, [Outcome(0, 4, 0, [])])
+    commit(drafter, view, 0, [], 4)
     assert drafter.plan(view, [1]).tokens.tolist() == [3]
 
 
@@ -98,7 +103,8 @@ def test_interleaved_requests_do_not_see_one_another():
     drafter, view = admitted(one, other, suffix=True)
     learn(drafter, 0, 29, 12)
     for step in range(40):
-        drafter.absorb(view, [Outcome(0, 0, 0, [one[step % 20]]), Outcome(1, 0, 0, [other[(3 * step) % 20]])])
+        commit(drafter, view, 0, [one[step % 20]])
+        commit(drafter, view, 1, [other[(3 * step) % 20]])
         draft = drafter.plan(view, [8, 8])
         mine, yours = draft.tokens[: draft.offsets[1]], draft.tokens[draft.offsets[1] :]
         assert all(token < 100 or token >= 900 for token in mine.tolist())
@@ -108,7 +114,7 @@ def test_interleaved_requests_do_not_see_one_another():
 def test_retire_frees_and_a_new_request_starts_afresh():
     """A35: later requests are drafted for like the first, and see nothing of it."""
     drafter, view = admitted([1, 2, 3, 1, 2], suffix=True)
-    source = weakref.ref(drafter._sources[0])
+    source = weakref.ref(drafter._sources[0].source)
     learn(drafter, 0, 2, 3)
     drafter.retire(view)
     gc.collect()
