@@ -71,6 +71,7 @@ def measure(name: str, text: np.ndarray, count: int, context: int, steps: int) -
     view = rows_of([text[row * stride : row * stride + context] for row in range(count)], steps)
     begin = time.perf_counter()
     drafter.admit(view)
+    drafter.plan(view, [DEPTH] * count)  # a prompt is read with its first draft
     build = (time.perf_counter() - begin) / count
     if isinstance(drafter, RacerDrafter):
         fill_tables(drafter, view, int(text.max()) + 1)
@@ -78,6 +79,8 @@ def measure(name: str, text: np.ndarray, count: int, context: int, steps: int) -
     for step in range(steps):
         at = [row * stride + context + COMMITTED * step for row in range(count)]
         outcomes = [Outcome(row, 0, 0, text[at[row] : at[row] + COMMITTED].tolist()) for row in range(count)]
+        for outcome in outcomes:
+            view.rows.commit(outcome.slot, outcome.tokens, int(view.rows.committed_len[outcome.slot]))
         begin = time.perf_counter()
         drafter.absorb(view, outcomes)
         draft = drafter.plan(view, [DEPTH] * count)

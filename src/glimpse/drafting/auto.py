@@ -179,7 +179,9 @@ class AutoDrafter(Drafter):
             if self.block and choice == BLOCK:
                 trees.append(self.block.offer(rows, slot, min(most, depth)))
                 continue
-            trees.append(readers[slot].propose(rows.history(slot), most, depth))
+            reader = readers[slot]
+            reader.catch_up(rows.history(slot))
+            trees.append(reader.source.propose(most, depth))
         self.spent += time.perf_counter() - begun
         return draft_of(trees)
 

@@ -1,4 +1,4 @@
-"""A source that reads its row's text when its drafts are wanted, not when the text is written.
+"""Sources that read their row's text when drafts are wanted, not when it is written.
 
 Rows may go on for long without a draft of the host (rests, drafts of the batch's own), and each token read meanwhile
 would keep a device waiting that has the next step to be launched.
@@ -6,11 +6,13 @@ would keep a device waiting that has the next step to be launched.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from glimpse.cache.rows import RowView
 from glimpse.drafting.tree import HostSource, Tree
 
 Source = TypeVar("Source", bound=HostSource)
@@ -18,7 +20,7 @@ Source = TypeVar("Source", bound=HostSource)
 
 @dataclass(slots=True)
 class Reader(Generic[Source]):
-    """A source, and how many tokens of its row it has read."""
+    """A source that is told of nothing, and how many tokens of its row it has read."""
 
     source: Source
     position: int = 0
@@ -28,12 +30,29 @@ class Reader(Generic[Source]):
         if len(history) > self.position:
             self.read(history[self.position :].tolist())
 
-    def propose(self, history: Tensor, budget: int, depth: int) -> Tree:
-        """A draft behind the row's whole text."""
-        self.catch_up(history)
-        return self.source.propose(budget, depth)
-
     def read(self, tokens: list[int]) -> None:
         """Reads the row's next tokens."""
         self.source.read(tokens)
         self.position += len(tokens)
+
+
+@dataclass(slots=True)
+class LateReader(Generic[Source]):
+    """A source that is told of every token of its row, and reads the row's first text with the first draft."""
+
+    source: Source
+    _heard: list[int] | None = field(default=None, init=False)
+    """What is not read yet; None: nothing is."""
+
+    def hear(self, tokens: Sequence[int]) -> None:
+        """Notes what came, once it was compared with the last draft."""
+        self.source.learn(tokens)
+        if self._heard is not None:
+            self._heard += tokens
+
+    def propose(self, rows: RowView, slot: int, budget: int, depth: int) -> Tree:
+        """A draft behind the row's whole text."""
+        unread = rows.history(slot).tolist() if self._heard is None else self._heard
+        self._heard = []
+        self.source.read(unread)
+        return self.source.propose(budget, depth)

@@ -13,7 +13,7 @@ from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Succ
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
-from glimpse.drafting.reader import Reader
+from glimpse.drafting.reader import LateReader
 from glimpse.drafting.suffix.source import REHEARSED, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import Tree, draft_of
@@ -79,7 +79,7 @@ class RacerDrafter(Drafter):
             raise ArgumentError(f"racer drafts of {budget} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
         self.budget, self.suffix = budget, suffix
         self.store: SuffixStore | None = None
-        self._sources: dict[int, Reader[RacerSource]] = {}
+        self._sources: dict[int, LateReader[RacerSource]] = {}
 
     @classmethod
     def build(cls, context: DraftContext) -> Self:
@@ -96,7 +96,7 @@ class RacerDrafter(Drafter):
     def admit(self, rows: RowView) -> None:
         """Prompts are read with the first draft."""
         for slot in rows.slots:
-            self._sources[slot] = Reader(RacerSource(self.suffix, self.store))
+            self._sources[slot] = LateReader(RacerSource(self.suffix, self.store))
 
     def ready(self, rows: RowView) -> list[bool]:
         """Always."""
@@ -105,7 +105,7 @@ class RacerDrafter(Drafter):
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
         pairs = zip(rows.slots, room, strict=True)
-        return draft_of([self._sources[slot].propose(rows.history(slot), self.budget, depth) for slot, depth in pairs])
+        return draft_of([self._sources[slot].propose(rows, slot, self.budget, depth) for slot, depth in pairs])
 
     def recycle(self, slot: int, successors: Successors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""
@@ -117,7 +117,7 @@ class RacerDrafter(Drafter):
         for outcome in outcomes:
             if outcome.successors is not None:
                 self.recycle(outcome.slot, outcome.successors)
-            self._sources[outcome.slot].source.learn(outcome.tokens)
+            self._sources[outcome.slot].hear(outcome.tokens)
 
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for the rows; what they wrote goes into the store, where there is one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
-from glimpse.drafting.reader import Reader
+from glimpse.drafting.reader import LateReader
 from glimpse.drafting.suffix.source import FACTOR, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import draft_of
@@ -34,7 +34,7 @@ class SuffixDrafter(Drafter):
         if budget < 1 or factor <= 0:
             raise ArgumentError(f"suffix drafts of {budget} nodes, factor {factor}: give at least 1 node, a factor > 0")
         self.budget, self.factor, self.store = budget, factor, store
-        self._sources: dict[int, Reader[SuffixSource]] = {}
+        self._sources: dict[int, LateReader[SuffixSource]] = {}
 
     @classmethod
     def build(cls, context: DraftContext) -> SuffixDrafter:
@@ -50,7 +50,7 @@ class SuffixDrafter(Drafter):
     def admit(self, rows: RowView) -> None:
         """Prompts are indexed with the first draft."""
         for slot in rows.slots:
-            self._sources[slot] = Reader(SuffixSource(self.factor, self.store))
+            self._sources[slot] = LateReader(SuffixSource(self.factor, self.store))
 
     def ready(self, rows: RowView) -> list[bool]:
         """Always."""
@@ -59,12 +59,12 @@ class SuffixDrafter(Drafter):
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
         pairs = zip(rows.slots, room, strict=True)
-        return draft_of([self._sources[slot].propose(rows.history(slot), self.budget, depth) for slot, depth in pairs])
+        return draft_of([self._sources[slot].propose(rows, slot, self.budget, depth) for slot, depth in pairs])
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns what the drafts were worth; the text is indexed with the next one."""
         for outcome in outcomes:
-            self._sources[outcome.slot].source.learn(outcome.tokens)
+            self._sources[outcome.slot].hear(outcome.tokens)
 
     def retire(self, rows: RowView) -> None:
         """Drops the indexes; what the rows wrote goes into the store, where there is one."""
