@@ -14,6 +14,11 @@ from glimpse.bench.serve.http import Address, request
 from glimpse.errors import GlimpseError
 
 
+_TIMES = ("due", "sent", "first", "last")
+_SAID = ("drafter", "drafted", "accepted", "ttft_ms")
+"""Of `usage.speculation`, what a result file keeps: thousands of requests each have one."""
+
+
 @dataclass(slots=True)
 class Seen:
     """What the client of one request saw; times in seconds from the load's begin."""
@@ -48,8 +53,10 @@ class Seen:
         return (self.last - self.first) / (self.tokens - 1) if self.first is not None and self.tokens > 1 else None
 
     def to_json(self) -> dict[str, Any]:
-        """As a run of a result file."""
-        return asdict(self) | {"speculation": dict(self.speculation)}
+        """As a part of a run of a result file: times to microseconds, and what of speculation is one number."""
+        times = {name: None if (time := getattr(self, name)) is None else round(time, 6) for name in _TIMES}
+        said = {name: self.speculation[name] for name in _SAID if name in self.speculation}
+        return asdict(self) | times | {"speculation": said}
 
 
 @dataclass(frozen=True, slots=True)
