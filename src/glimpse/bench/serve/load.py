@@ -13,7 +13,6 @@ from typing import Any
 from glimpse.bench.serve.http import Address, request
 from glimpse.errors import GlimpseError
 
-
 _TIMES = ("due", "sent", "first", "last")
 _SAID = ("drafter", "drafted", "accepted", "ttft_ms")
 """Of `usage.speculation`, what a result file keeps: thousands of requests each have one."""

@@ -13,7 +13,7 @@ from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Succ
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
-from glimpse.drafting.reader import LateReader
+from glimpse.drafting.reader import LateReader, trees_of
 from glimpse.drafting.suffix.source import REHEARSED, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import Tree, draft_of
@@ -104,8 +104,7 @@ class RacerDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        pairs = zip(rows.slots, room, strict=True)
-        return draft_of([self._sources[slot].propose(rows, slot, self.budget, depth) for slot, depth in pairs])
+        return draft_of(trees_of(self._sources, rows, room, self.budget))
 
     def recycle(self, slot: int, successors: Successors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""

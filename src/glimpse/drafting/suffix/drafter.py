@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
-from glimpse.drafting.reader import LateReader
+from glimpse.drafting.reader import LateReader, trees_of
 from glimpse.drafting.suffix.source import FACTOR, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import draft_of
@@ -58,8 +58,7 @@ class SuffixDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        pairs = zip(rows.slots, room, strict=True)
-        return draft_of([self._sources[slot].propose(rows, slot, self.budget, depth) for slot, depth in pairs])
+        return draft_of(trees_of(self._sources, rows, room, self.budget))
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns what the drafts were worth; the text is indexed with the next one."""
