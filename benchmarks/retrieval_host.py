@@ -71,7 +71,8 @@ def measure(name: str, text: np.ndarray, count: int, context: int, steps: int) -
     view = rows_of([text[row * stride : row * stride + context] for row in range(count)], steps)
     begin = time.perf_counter()
     drafter.admit(view)
-    drafter.plan(view, [DEPTH] * count)  # a prompt is read with its first draft
+    for slot in view.slots:
+        drafter.plan(view.rows_of(slot), [DEPTH])  # a prompt is read with its first draft
     build = (time.perf_counter() - begin) / count
     if isinstance(drafter, RacerDrafter):
         fill_tables(drafter, view, int(text.max()) + 1)
