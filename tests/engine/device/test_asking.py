@@ -242,3 +242,13 @@ def test_a_drafter_that_raises_leaves_the_books_right():
     assert found.startswith("a" * (BEGIN - 1) + ".")
     assert set(size.plain.tokens) == {2}
     assert set(size.asked.tokens) == {4}
+
+
+def test_the_step_in_which_texts_are_read_is_no_price():
+    """The first draft of a text takes its whole prompt; what later steps take is what counts."""
+    device = Device(drafted=1.5)
+    device.steps(BEGIN + KNOWN + 3)
+    for seconds in (500.0, 1.5):
+        device.seconds[True] = seconds
+        assert device.step((7, 8))
+    assert max(device.asking._sizes[2].asked.times) == pytest.approx(1.5)

@@ -161,20 +161,23 @@ class Asking:
             self.interrupted()
             return
         counts = launched.letter.counts[: len(launched.seats)].tolist()
-        if launched.asked:
-            self._heard(launched.seats, counts)
+        telling = self._heard(launched.seats, counts) if launched.asked else True
         end, before = launched.timed[-1].end, self._end
         self._end = end
-        if before is not None and not launched.ran.fresh:
+        if before is not None and not launched.ran.fresh and telling:
             size = self._size(len(launched.seats))
             steps = size.asked if launched.asked else size.plain
             steps.add(sum(counts), end.since(before))
 
-    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
-        """A step with drafts wrote so many tokens of each row."""
-        for number, count in zip(numbers_of(seats), counts, strict=True):
+    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> bool:
+        """A step with drafts wrote so many tokens of each row. Returns whether its time says what such steps take: for
+        its first draft a text is read from its first token on."""
+        numbers = numbers_of(seats)
+        known = all(map(self._texts.knows, numbers))
+        for number, count in zip(numbers, counts, strict=True):
             if count:
                 self._texts.learn(number, count)
+        return known
 
     def _size(self, rows: int) -> _Size:
         return self._sizes[rows.bit_length()]

@@ -61,8 +61,9 @@ class LastingAsking(Asking):
             self._rest, self._size_now = self._rests[turned], turned
         self._rows = rows
 
-    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> None:
-        """What a text brought is no matter here."""
+    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> bool:
+        """What a text brought is no matter here, and the host reads none."""
+        return True
 
     def _decide(self, size: _Size) -> None:
         if not size.known:

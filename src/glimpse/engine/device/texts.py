@@ -50,6 +50,10 @@ class Texts:
         """Over texts that have ended, weighted by how much is known of each: sums of one, of accepted tokens a step, of
         their squares, and of the variance with which they were measured."""
 
+    def knows(self, number: int) -> bool:
+        """Whether a step with drafts has written of a text."""
+        return number in self._running
+
     def learn(self, number: int, tokens: int) -> None:
         """A step with drafts wrote so many tokens of a text, the target's own among them."""
         self._running.setdefault(number, _Text()).add(tokens - 1)
