@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.doubles import RandomPacer, with_parts
+from tests.drafting.histories import rows_of
 from tests.trees import Spine, Trees
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
@@ -17,7 +18,7 @@ from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.build import make_parts
 from glimpse.engine.device.asking import NEW
 from glimpse.engine.device.build import device_engine
-from glimpse.engine.device.prompt_topk import worth_hearing
+from glimpse.engine.device.prompt_topk import PromptTopK, worth_hearing
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -261,6 +262,27 @@ def test_drafters_hear_of_prompts_what_the_eager_path_says(llm, monkeypatch):
     assert torch.equal(torch.cat([first.tokens, second.tokens]), right.tokens)
     assert torch.equal(torch.cat([first.likeliest, second.likeliest]), right.likeliest)
     torch.testing.assert_close(torch.cat([first.chances, second.chances]), right.chances)
+
+
+def test_what_was_read_of_a_prompt_is_its_requests_alone(llm):
+    """Told before the row's first draft; nothing of a request that left before it."""
+    decoder = llm.loaded.checkpoint.decoder
+    parts = SimpleNamespace(
+        decoder=decoder, drafter=Listening(), sampler=SimpleNamespace(vocab=decoder.spec.vocab_size)
+    )
+    topk, told = PromptTopK(parts), parts.drafter.told
+    hidden = torch.randn(5, decoder.spec.hidden_size)
+    parts.drafter.admit(rows_of([1, 2, 3], [4, 5]))
+    with torch.inference_mode():
+        topk.note([0, 1], [torch.tensor([1, 2, 3]), torch.tensor([4, 5])], hidden)
+        topk.note([0], [torch.tensor([6])], hidden[:1])
+    assert told == []
+    topk.forget(1)
+    topk.tell([1, 0])
+    assert [found.tokens.tolist() for found in told] == [[1, 2, 3], [6]]
+    assert torch.equal(told[1].likeliest, told[0].likeliest[:1])
+    topk.tell([0])
+    assert len(told) == 2
 
 
 def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):

@@ -192,7 +192,7 @@ class DeviceEngine:
         sequence = self.parts.rows.sequence(slot)
         # Usually all that it may come to write, so that its page table never changes.
         sequence.reserve(self._residents.promised(request))
-        self._reader.queue.append(Seat(request, slot, sequence))
+        self._reader.add(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:
         if self._turns and self._seats.taken and self._turns.due(self._seats.taken):
@@ -236,6 +236,7 @@ class DeviceEngine:
         if self._host_drafts is None or self._own:
             return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
         if self._asking is None or self._asking.asks(self._numbers):
+            self._reader.tell(self._slots)
             return self._host_drafts.next(self._seats.taken, plain=plain)
         return self._host_drafts.skip(self._seats.taken)
 

@@ -6,8 +6,9 @@ the demo model. Only where the drafter `wants_prompt_topk`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from glimpse.attention.triton.likely import LIKELY, chances_of, likeliest
 from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.drafting.drafter import PromptReader, Successors
 from glimpse.engine.device.asking import NEW, UNLIKE, Asking
+from glimpse.engine.device.mail import Mark
 from glimpse.engine.device.turns import Turns
 from glimpse.engine.parts import Parts
 
@@ -23,8 +25,17 @@ PIECE = 256
 """Positions whose logits are there at once."""
 
 
+class _Found(NamedTuple):
+    """What comes after some tokens of a prompt, on its way to the host."""
+
+    tokens: Tensor
+    likely: Tensor
+    """[n, 16] int32, as `likeliest` writes them; there once the mark has been waited for."""
+    arrived: Mark
+
+
 class PromptTopK:
-    """Tells the drafter of what was read of prompts."""
+    """Tells the drafter of what was read of prompts, before the rows' first drafts: until then nobody waits for it."""
 
     def __init__(self, parts: Parts) -> None:
         device = parts.decoder.device
@@ -32,19 +43,30 @@ class PromptTopK:
         # The kernel looks at what picking left behind, so a token is picked, for nobody: the likeliest, which is cheap.
         self._sample, self._greedy = Sample(PIECE, parts.sampler.vocab, device), RowSettings.greedy(PIECE, device)
         self._nothing = torch.zeros(PIECE, dtype=torch.int64, device=device)
+        self._late: defaultdict[int, list[_Found]] = defaultdict(list)
+        """By slot, what the drafter has not been told of."""
 
-    def tell(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
+    def note(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
         """Of each row's prompt its tokens in `texts`, [n] int64 on the host, were read, with `hidden` [all, hidden]
-        after the final norm, row after row.
-
-        Waits for the device, which has nothing else to do: the rows' first drafts are to be made of them.
-        """
-        found = torch.cat([self._likeliest(piece) for piece in torch.split(hidden, PIECE)]).cpu()
-        ids, chances = chances_of(found)
-        end = 0
+        after the final norm, row after row; what is noted of a row before is kept."""
+        found = torch.cat([self._likeliest(piece) for piece in torch.split(hidden, PIECE)])
+        likely = torch.empty(found.shape, dtype=found.dtype, pin_memory=found.is_cuda)
+        likely.copy_(found, non_blocking=True)
+        arrived, end = Mark(found.device), 0
         for slot, text in zip(slots, texts, strict=True):
             begin, end = end, end + len(text)
-            self._drafter.recycle(slot, Successors(text.clone(), ids[begin:end], chances[begin:end]))
+            self._late[slot].append(_Found(text.clone(), likely[begin:end], arrived))
+
+    def forget(self, slot: int) -> None:
+        """Another request has the row now."""
+        self._late.pop(slot, None)
+
+    def tell(self, slots: Sequence[int]) -> None:
+        """Tells the drafter, which is about to draft for these rows, of what was noted of them."""
+        for slot in slots:
+            for found in self._late.pop(slot, ()):
+                found.arrived.wait()
+                self._drafter.recycle(slot, Successors(found.tokens, *chances_of(found.likely)))
 
     def _likeliest(self, hidden: Tensor) -> Tensor:
         """[n, 16] int32, as `likeliest` writes them, after the positions of `hidden` [n, hidden], at most `PIECE`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from torch import Tensor
@@ -43,6 +43,17 @@ class Reader:
         """What prompts are read with, to be captured."""
         return chain.from_iterable(part.ready() for part in (self._tails, self._firsts) if part is not None)
 
+    def add(self, seat: Seat) -> None:
+        """One more to read."""
+        self.queue.append(seat)
+        if self._topk:
+            self._topk.forget(seat.slot)
+
+    def tell(self, slots: Sequence[int]) -> None:
+        """The host drafts for these rows next: it hears of their prompts what it has not heard yet."""
+        if self._topk:
+            self._topk.tell(slots)
+
     def step(self) -> None:
         """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""
         have = 0
@@ -81,7 +92,7 @@ class Reader:
                 self._rows.tokens[seat.slot, start : start + count]
                 for seat, start, count in zip(seats, starts, counts, strict=True)
             ]
-            self._topk.tell([seat.slot for seat in seats], texts, hidden)
+            self._topk.note([seat.slot for seat in seats], texts, hidden)
         for seat, length in zip(seats, lengths, strict=True):
             self._rows.verified_len[seat.slot] = length - 1  # The first decoding step reads the last token again.
             self.queue.popleft()
@@ -98,7 +109,7 @@ class Reader:
         if self._bitwise is None:
             hidden = self._forward(seat, text, start, scores)
             if self._topk and self._hears():
-                self._topk.tell([seat.slot], [text], hidden)
+                self._topk.note([seat.slot], [text], hidden)
         else:
             self._bitwise.read(seat.sequence, upload(text, core.decoder.device), start, scores)
         # The first decoding step reads the last token again.
