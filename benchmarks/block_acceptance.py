@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -206,18 +206,30 @@ def missing(path: Path, name: str) -> list[tuple[str, list[int]]]:
     raise GlimpseError(f"{path} holds nothing of {name!r} that was left out of the training")
 
 
-def body(bench: Bench, files: Files) -> Findings:
-    settings, config = bench.settings, config_of(files.adapter)
+Measure = Callable[[list[tuple[str, list[int]]], str, int], dict]
+"""measure(some prompts with their names, mode, how many of the set came before) -> {"texts": what each had}."""
+
+
+def texts_of(bench: Bench, files: Files, measure: Measure) -> dict[str, Texts]:
+    """By mode, all sets' texts; a few at a time, so that a run may be broken off and gone on with."""
+    length = int(config_of(files.adapter).recipe["length"])
     modes: dict[str, dict[str, list[dict]]] = {mode: {} for mode in LAWS}
-    for name, prompts in prompts_of(bench, files, int(config.recipe["length"])):
+    for name, prompts in prompts_of(bench, files, length):
         for mode, sets in modes.items():
             sets[name] = []
             for first in range(0, len(prompts), TOGETHER):
-                some = prompts[first : first + TOGETHER]
-                kept = settings["kept"] - first
-                run = partial(measured, bench.llm, some, mode, settings["tokens"], files.adapter, kept)
+                run = partial(measure, prompts[first : first + TOGETHER], mode, first)
                 sets[name] += bench.cell(f"{name} {mode} {first}", run)["texts"]
-    texts = {mode: Texts(sets) for mode, sets in modes.items()}
+    return {mode: Texts(sets) for mode, sets in modes.items()}
+
+
+def body(bench: Bench, files: Files) -> Findings:
+    settings, config = bench.settings, config_of(files.adapter)
+
+    def measure(some: list[tuple[str, list[int]]], mode: str, first: int) -> dict:
+        return measured(bench.llm, some, mode, settings["tokens"], files.adapter, settings["kept"] - first)
+
+    texts = texts_of(bench, files, measure)
     questions = [name for name in SETS if name in settings["sets"]]
     found = [Target("adapter, MB", f"<= {LARGEST:g}", files.adapter.stat().st_size / 1e6)]
     found += [
@@ -229,21 +241,16 @@ def body(bench: Bench, files: Files) -> Findings:
     return Findings(found, [*tables, by_place(texts, config.size)])
 
 
+SETTINGS = {"sets": list(SETS), "questions": 14, "files": ["books", "code"], "passages": 7, "prompt": 512, "tokens": 96}
+QUICK = {"sets": ["gsm8k"], "questions": 2, "files": ["books"], "passages": 1, "prompt": 12, "tokens": 12}
+
+
 def suite(files: Files) -> Suite:
     return Suite(
         name="block_acceptance",
         summary=__doc__.splitlines()[0],
-        settings={
-            "adapter": adapter_label(files.adapter),
-            "sets": list(SETS),
-            "questions": 14,
-            "files": ["books", "code"],
-            "passages": 7,
-            "prompt": 512,
-            "tokens": 96,
-            "kept": 7,
-        },
-        quick={"sets": ["gsm8k"], "questions": 2, "files": ["books"], "passages": 1, "prompt": 12, "tokens": 12},
+        settings={"adapter": adapter_label(files.adapter), **SETTINGS, "kept": 7},
+        quick=QUICK,
         body=partial(body, files=files),
     )
 

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from benchmarks.block_acceptance import ROOT, TOGETHER, Files, Texts, by_place, counted, prompts_of
+from benchmarks.block_acceptance import QUICK, ROOT, SETTINGS, Files, Texts, by_place, counted, texts_of
 from benchmarks.block_traces import record
 from benchmarks.gpu_block import LAWS
 from benchmarks.retrieval_acceptance import SETS, tokens_a_round
@@ -88,15 +88,11 @@ def body(bench: Bench, files: Files, without: Path) -> Findings:
     check_pair(files.adapter, without)
     settings, config = bench.settings, config_of(files.adapter)
     adapters = {WITH: files.adapter, WITHOUT: without}
-    modes: dict[str, dict[str, list[dict]]] = {mode: {} for mode in LAWS}
-    for name, prompts in prompts_of(bench, files, int(config.recipe["length"])):
-        for mode, sets in modes.items():
-            sets[name] = []
-            for first in range(0, len(prompts), TOGETHER):
-                some = prompts[first : first + TOGETHER]
-                run = partial(measured, bench.llm, some, mode, settings["tokens"], adapters)
-                sets[name] += bench.cell(f"{name} {mode} {first}", run)["texts"]
-    texts = {mode: Texts(sets) for mode, sets in modes.items()}
+
+    def measure(some: list[tuple[str, list[int]]], mode: str, first: int) -> dict:
+        return measured(bench.llm, some, mode, settings["tokens"], adapters)
+
+    texts = texts_of(bench, files, measure)
     questions = [name for name in SETS if name in settings["sets"]]
     found = [
         Target(f"{mode}: the calibrator's gain on questions, tokens a round, lower end of the 95% interval", ">= 0",
@@ -111,17 +107,8 @@ def suite(files: Files, without: Path) -> Suite:
     return Suite(
         name="block_calibrator",
         summary=__doc__.splitlines()[0],
-        settings={
-            "adapter": adapter_label(files.adapter),
-            "without": adapter_label(without),
-            "sets": list(SETS),
-            "questions": 14,
-            "files": ["books", "code"],
-            "passages": 7,
-            "prompt": 512,
-            "tokens": 96,
-        },
-        quick={"sets": ["gsm8k"], "questions": 2, "files": ["books"], "passages": 1, "prompt": 12, "tokens": 12},
+        settings={"adapter": adapter_label(files.adapter), "without": adapter_label(without), **SETTINGS},
+        quick=QUICK,
         body=partial(body, files=files, without=without),
     )
 

@@ -240,15 +240,21 @@ def run(arm: str, device: Device, modes: Sequence[list[Answer]]) -> list[Count]:
     return found
 
 
-def main() -> None:
-    """A line an arm and mode."""
-    parser = argparse.ArgumentParser(prog="benchmarks.tree_replay", description=__doc__.partition("\n")[0])
+def parsed(name: str, what: str, device: str) -> argparse.Namespace:
+    """The options of a replay called `name`, on `device` where nobody says; clocks count processor time from here on,
+    as what a busy machine makes others wait for is nobody's cost."""
+    parser = argparse.ArgumentParser(prog=f"benchmarks.{name}", description=what.partition("\n")[0])
     parser.add_argument("answers", type=Path)
-    parser.add_argument("--device", default="h200-8b", choices=DEVICES)
+    parser.add_argument("--device", default=device, choices=DEVICES)
     parser.add_argument("--arms", default=";".join(ARMS), help="separated by ;")
     parser.add_argument("--tokens", type=int, default=96, help="of each answer")
-    options = parser.parse_args()
-    time.perf_counter = time.thread_time  # what a busy machine makes others wait for is nobody's cost
+    time.perf_counter = time.thread_time
+    return parser.parse_args()
+
+
+def main() -> None:
+    """A line an arm and mode."""
+    options = parsed("tree_replay", str(__doc__), "h200-8b")
     device, made = DEVICES[options.device], groups(options.answers, options.tokens)
     for arm in options.arms.split(";"):
         runs = [run(arm, device, modes) for modes in made]

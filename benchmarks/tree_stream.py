@@ -8,18 +8,15 @@ each, from which it learns, do not count. By set, and for how many single answer
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.retrieval_acceptance import Answer
-from benchmarks.tree_replay import ARMS, DEVICES, MODES, Count, Device, Engine, groups
+from benchmarks.tree_replay import DEVICES, MODES, Count, Device, Engine, groups, parsed
 
 LEARNED = 6
 """Answers that an engine learns from."""
@@ -57,13 +54,7 @@ def stream(arm: str, device: Device, answers: Sequence[Answer], orders: int = 3)
 
 def main() -> None:
     """A line an arm and mode."""
-    parser = argparse.ArgumentParser(prog="benchmarks.tree_stream", description=__doc__.partition("\n")[0])
-    parser.add_argument("answers", type=Path)
-    parser.add_argument("--device", default="h200-demo", choices=DEVICES)
-    parser.add_argument("--arms", default=";".join(ARMS), help="separated by ;")
-    parser.add_argument("--tokens", type=int, default=96, help="of each answer")
-    options = parser.parse_args()
-    time.perf_counter = time.thread_time  # what a busy machine makes others wait for is nobody's cost
+    options = parsed("tree_stream", str(__doc__), "h200-demo")
     device, made = DEVICES[options.device], groups(options.answers, options.tokens)
     for arm in options.arms.split(";"):
         for place, mode in enumerate(MODES):

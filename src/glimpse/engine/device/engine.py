@@ -78,8 +78,8 @@ class DeviceEngine:
         self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
-        hears = lambda: worth_hearing(self._turns, self._asking, self._numbers)  # noqa: E731
-        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts), hears)
+        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts),
+                              lambda: worth_hearing(self._turns, self._asking, self._numbers))  # fmt: skip
 
     @property
     def options(self) -> EngineOptions:
