@@ -16,6 +16,7 @@ law and noise alone (`coupled`, `matched`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from glimpse.cache.rows import RowView
@@ -23,9 +24,10 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.keeping import keep_nodes, rehearse
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
-from glimpse.pacing.proposals import Floats, Proposal, Trust, rehearse
+from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import token_prices, worthwhile
 
@@ -113,16 +115,15 @@ class MarginalPacer(Pacer):
 
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""
-        gains = [self._gains(rows, slot) for slot in rows.slots]
+        gains = self._gains(rows)
         if self.plain_is_unknown:
             return [0] * len(rows)
         prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
         nodes = sum(map(len, gains))
         extra = None if self._padding is None else self._padding.seconds(self._plain, nodes)
         worth = worthwhile(gains, prices, self._decoding, self._seconds(), extra)
-        for slot, kept in zip(rows.slots, worth, strict=True):
-            if slot in rows.rows.branching:
-                rows.rows.keep_nodes(slot, kept)
+        trees = [slot in rows.rows.branching for slot in rows.slots]
+        keep_nodes(rows.pick(trees), [kept for kept, tree in zip(worth, trees, strict=True) if tree])
         return [len(kept) for kept in worth]
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
@@ -141,14 +142,23 @@ class MarginalPacer(Pacer):
     def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
         """The draft that stands in a row, which is judged when the text is known; and the chance [n] of each of its
         nodes, given that its parent is accepted."""
-        state = self._states[slot]
-        state.proposal = proposal = Proposal.of(rows, slot)
-        return proposal, state.trust.chances(proposal)
+        found, chances = self._looked_at(rows.rows_of(slot))
+        return found.nodes, chances
 
-    def _gains(self, rows: RowView, slot: int) -> Floats:
-        """[n]: P(the text runs through each node)."""
-        proposal, chances = self.proposed(rows, slot)
-        return proposal.along(chances)
+    def chances(self, slots: Sequence[int], proposals: Proposals) -> Floats:
+        """[nodes]: P(a node of these rows' drafts is accepted, given that its parent is)."""
+        return believed([self._states[slot].trust for slot in slots], proposals)
+
+    def _looked_at(self, rows: RowView) -> tuple[Proposals, Floats]:
+        found = Proposals.of(rows)
+        for slot, proposal in zip(rows.slots, found.each(), strict=True):
+            self._states[slot].proposal = proposal
+        return found, self.chances(rows.slots, found)
+
+    def _gains(self, rows: RowView) -> list[Floats]:
+        """Of each row [n]: P(the text runs through each node)."""
+        found, chances = self._looked_at(rows)
+        return found.split(found.along(chances))
 
     def _seconds(self) -> tuple[float, float]:
         """Of the step that nodes are added to, and of the plain step."""

@@ -167,6 +167,7 @@ class DeviceEngine:
             self._asking.interrupted()
         self._reader.step()
         launched = self._launch_next()
+        self._settler.teach()
         progress = self._land(self.AHEAD if launched and self._runs_ahead else 0)
         late, self._late = self._late, []
         return late + progress + (self._eager.step() if self._eager.busy else [])
