@@ -174,8 +174,9 @@ def _speed(turn: dict[str, Any]) -> float:
     return float(turn["tokens"] / turn["seconds"])
 
 
-def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
-    """The result file."""
+def result_of(model: str, found: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
+    """The result file of one model."""
+    cells = [cell for cell in found if cell["cell"].startswith(f"{model} x")]
     commit, dirty = known_commit(source_root(), options.commit)
     rows = [
         (cell["cell"], arm["arm"], f"{median(arm['speeds']):.0f}",
@@ -186,7 +187,7 @@ def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> R
     ]  # fmt: skip
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return Result(
-        suite="block_speed", device=device_of(device), versions=versions(), commit=commit, dirty=dirty, quick=False,
+        suite=f"block_speed-{model.replace('.', '-')}", device=device_of(device), versions=versions(), commit=commit, dirty=dirty, quick=False,
         settings={"tokens": options.tokens, "turns": options.turns, "eager_turns": options.eager_turns,
                   "arms": ARMS, "laws": LAWS, "adapter": adapter_label(options.adapter),
                   "ids": options.ids.name},
@@ -255,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             engines = engines or ready(loaded, adapter, eager=options.eager_turns > 0)
             journal.add(name, {"arms": measured(loaded, engines, options.prompts, rows, law, options)})
-            result = result_of(list(journal.cells.values()), options)
+            result = result_of(model, list(journal.cells.values()), options)
             print(*("  ".join(row) for row in result.tables[0].rows[-len(engines) :]), sep="\n", flush=True)
             write_result(result, options.out)
 

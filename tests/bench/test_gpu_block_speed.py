@@ -32,13 +32,14 @@ def asked(tmp_path, monkeypatch):
 def test_all_arms_of_a_model_and_of_its_twin(asked, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_block_speed, "TEXTS", 2)
     gpu_block_speed.main(asked)
-    result = read_result(tmp_path / "out" / "cpu-block_speed.json")
-    small, big = result.runs
-    assert [run["cell"] for run in result.runs] == ["demo x2, greedy", "big x2, greedy"]
-    assert len(result.tables[0].rows) == 2 * len(gpu_block_speed.ARMS)
-    assert [target.what.split(":")[1] for target in result.targets] == [
-        f" blocks by price over {rival}" for rival in ("the better fixed way", "plain decoding")
-    ] * 2
+    results = [read_result(tmp_path / "out" / f"cpu-block_speed-{name}.json") for name in ("demo", "big")]
+    (small,), (big,) = (result.runs for result in results)
+    assert [small["cell"], big["cell"]] == ["demo x2, greedy", "big x2, greedy"]
+    for result in results:
+        assert len(result.tables[0].rows) == len(gpu_block_speed.ARMS)
+        assert [target.what.split(":")[1] for target in result.targets] == [
+            f" blocks by price over {rival}" for rival in ("the better fixed way", "plain decoding")
+        ]
     for own, other in zip(small["arms"], big["arms"], strict=True):
         assert own["same"] == other["same"] == 1
         assert len(own["speeds"]) == (1 if own["arm"] in gpu_block_speed.SLOW else 2)
