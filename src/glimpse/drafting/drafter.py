@@ -112,6 +112,8 @@ class DraftContext:
     refresh_layer: int | None = None
     nodes: int = 64
     """The most nodes of a tree (`draft_tokens`, or what the pacer takes where nobody asked)."""
+    priced: bool = False
+    """The pacer keeps the nodes that pay: a batch of many rows needs no more proposed than could."""
     store: SuffixStore | None = None
     """Texts of earlier requests, for drafters that say `stores`; None: none are kept."""
     target: Target | None = None

@@ -88,6 +88,17 @@ class HostSource(Protocol):
         """What came instead of the last proposal, before it is read; nothing came: that proposal is dropped."""
 
 
+TOGETHER, EACH = 768, 8
+"""Nodes that a batch is drafted where a pacer prices them, and at least for each row. A step of 300 tokens and more is
+bound by arithmetic on any GPU (an H200: 790 TFLOP/s over 4.3 TB/s is 180 products a weight): beyond that no node pays,
+and each that is proposed takes the host a microsecond in which the device waits."""
+
+
+def nodes_each(budget: int, rows: int, *, priced: bool) -> int:
+    """Of a row's tree, at most, in a batch of `rows`."""
+    return min(budget, max(EACH, TOGETHER // max(1, rows))) if priced else budget
+
+
 def draft_of(trees: Sequence[Tree]) -> Draft:
     """The rows' trees as one draft; a node's confidence is its probability once its parent is accepted."""
     offsets = tuple(accumulate((len(tree) for tree in trees), initial=0))

@@ -163,7 +163,7 @@ def make_parts(loaded: Loaded, options: EngineOptions) -> Parts:
     padded = node_bucket if trees and loaded.pool.device.type == "cuda" else None
     pacer = _pacer_of(options, offered, rule, costs, tokenizer, padded, on_gpu=loaded.pool.device.type != "cpu")
     sampler = Sampler(loaded.slots, vocab, tokens=tokenizer.vocab_size, grammars=loaded.grammars)
-    drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer.most))
+    drafter = offered.build(_draft_context(loaded, options, BlockDraws(sampler, rule), pacer))
     pacer.attach(drafter)
     most = max(1, pacer.most, drafter.budget if drafter.gives_tree else 0)
     return Parts(
@@ -232,14 +232,15 @@ def _pacer_of(
     return pacer
 
 
-def _draft_context(loaded: Loaded, options: EngineOptions, draw: BlockDraws, nodes: int) -> DraftContext:
-    """What the drafter is built from; a tree has at most `nodes` nodes."""
+def _draft_context(loaded: Loaded, options: EngineOptions, draw: BlockDraws, pacer: Pacer) -> DraftContext:
+    """What the drafter is built from; a tree has as many nodes as its pacer takes."""
     return DraftContext(
         loaded.pool,
         options.recall,
         options.refresh_sets,
         options.refresh_layer,
-        nodes=nodes,
+        nodes=pacer.most,
+        priced=not pacer.foretells,
         store=loaded.store(options.suffix_store, options.suffix_store_tokens),
         target=Target(loaded.checkpoint.decoder, loaded.checkpoint.fingerprint, draw, options.adapter),
         chains_only=options.exact == "bitwise",

@@ -13,6 +13,7 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.drafting.drafter import DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.racer.drafter import RacerDrafter, RacerSuffixDrafter
 from glimpse.drafting.racer.successors import WIDTH
+from glimpse.drafting.suffix.drafter import SuffixDrafter
 from glimpse.drafting.tree import Source
 from glimpse.errors import ArgumentError
 
@@ -45,6 +46,20 @@ def test_it_is_a_drafter(kind):
     assert not drafter.wants_prompt_topk, "on a CPU prompts are not worth their logits"
     assert (drafter.budget, drafter.suffix) == (12, kind is RacerSuffixDrafter)
     assert drafter.ready(rows_of([1], [2])) == [True, True]
+
+
+@pytest.mark.parametrize(("rows", "priced", "most"), [(1, True, 40), (64, True, 12), (200, True, 8), (64, False, 40)])
+@pytest.mark.parametrize("kind", [RacerDrafter, RacerSuffixDrafter, SuffixDrafter])
+def test_a_batch_whose_nodes_are_priced_is_drafted_no_more_than_may_pay(kind, rows, priced, most):
+    """Who asked for so many nodes gets them; of others the first ones are left."""
+    drafter = kind.build(DraftContext(POOL, RecallBudget(), nodes=40, priced=priced))
+    text = list(range(5, 75)) * 2
+    view = rows_of(*[text] * rows)
+    drafter.admit(view)
+    alone = drafter.plan(view.rows_of(0), [60]).tokens.tolist()
+    assert len(alone) >= 9
+    draft = drafter.plan(view, [60] * rows)
+    assert draft.tokens.tolist() == alone[:most] * rows
 
 
 def test_outcomes_bring_the_logits_of_every_node():

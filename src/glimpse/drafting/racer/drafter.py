@@ -16,7 +16,7 @@ from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
 from glimpse.drafting.reader import LateReader, trees_of
 from glimpse.drafting.suffix.source import REHEARSED, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
-from glimpse.drafting.tree import Tree, draft_of
+from glimpse.drafting.tree import Tree, draft_of, nodes_each
 from glimpse.errors import ArgumentError
 
 BUDGETS = range(1, 257)
@@ -79,6 +79,7 @@ class RacerDrafter(Drafter):
             raise ArgumentError(f"racer drafts of {budget} nodes: give {BUDGETS.start} to {BUDGETS.stop - 1}")
         self.budget, self.suffix = budget, suffix
         self.store: SuffixStore | None = None
+        self.priced = False
         self._sources: dict[int, LateReader[RacerSource]] = {}
 
     @classmethod
@@ -88,7 +89,7 @@ class RacerDrafter(Drafter):
         Prompts are worth their logits on a GPU only; on a CPU the head costs more than it brings (`docs/retrieval.md`).
         """
         drafter = cls(max(1, context.nodes))
-        drafter.store = context.store
+        drafter.store, drafter.priced = context.store, context.priced
         drafter.wants_prompt_topk = context.pool.device.type != "cpu"
         _rehearse(RacerSource(drafter.suffix))
         return drafter
@@ -104,7 +105,7 @@ class RacerDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        return draft_of(trees_of(self._sources, rows, room, self.budget))
+        return draft_of(trees_of(self._sources, rows, room, nodes_each(self.budget, len(rows), priced=self.priced)))
 
     def recycle(self, slot: int, successors: Successors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""

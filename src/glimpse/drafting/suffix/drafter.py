@@ -7,7 +7,7 @@ from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.drafting.reader import LateReader, trees_of
 from glimpse.drafting.suffix.source import FACTOR, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
-from glimpse.drafting.tree import draft_of
+from glimpse.drafting.tree import draft_of, nodes_each
 from glimpse.errors import ArgumentError
 
 
@@ -33,14 +33,16 @@ class SuffixDrafter(Drafter):
         """At most `budget` nodes, and `factor` nodes a matched token. Raises ArgumentError where nothing could come."""
         if budget < 1 or factor <= 0:
             raise ArgumentError(f"suffix drafts of {budget} nodes, factor {factor}: give at least 1 node, a factor > 0")
-        self.budget, self.factor, self.store = budget, factor, store
+        self.budget, self.factor, self.store, self.priced = budget, factor, store, False
         self._sources: dict[int, LateReader[SuffixSource]] = {}
 
     @classmethod
     def build(cls, context: DraftContext) -> SuffixDrafter:
         """With the nodes and the store asked for. Compiles the loops where they are not kept from an earlier use."""
         SuffixSource.rehearse()
-        return cls(max(1, context.nodes), store=context.store)
+        drafter = cls(max(1, context.nodes), store=context.store)
+        drafter.priced = context.priced
+        return drafter
 
     @staticmethod
     def source_of(store: SuffixStore | None) -> SuffixSource:
@@ -58,7 +60,7 @@ class SuffixDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        return draft_of(trees_of(self._sources, rows, room, self.budget))
+        return draft_of(trees_of(self._sources, rows, room, nodes_each(self.budget, len(rows), priced=self.priced)))
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns what the drafts were worth; the text is indexed with the next one."""
