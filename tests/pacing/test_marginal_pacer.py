@@ -76,6 +76,18 @@ def test_the_dearer_a_node_the_fewer_are_kept_and_they_are_a_tree(token, tokens,
     assert reach == pytest.approx([right[token] for token in tokens], rel=1e-4)
 
 
+@pytest.mark.parametrize(("waited", "tokens"), [(0.0, [10, 12, 14]), (2.0, [10, 12, 14, 11]), (30.0, [*range(10, 16)])])
+def test_a_step_that_waited_for_the_host_has_room_for_more_nodes(waited, tokens):
+    """As if the step itself took so much longer; one long wait among many is none."""
+    made, longer = pacer(0.3), pacer(0.3, step=1.0 + waited)
+    for seconds in (waited, waited, waited, 500.0):
+        made._costs.wait(seconds)
+    view, other = rows_with(made, TREE), rows_with(longer, TREE)
+    found = kept(view, made.trim(view))[0]
+    assert sorted(found) == sorted(tokens)
+    assert found == kept(other, longer.trim(other))[0]
+
+
 def test_nothing_is_kept_where_the_batch_is_full():
     """A token's price is a hundredth of the weights': one row drafts it all, of many rows only the surest nodes."""
     sizes = []

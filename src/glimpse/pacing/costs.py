@@ -130,6 +130,8 @@ class StepCosts:
     LEAN = 0.02
     """Weight of a coefficient's relative distance from the prediction, against one step's relative error."""
     NEAR = 0.1
+    WAITS = 9
+    """Waits for the host that are remembered."""
     RUNNING = 8
     """The batch that runs now is the largest of so many steps: a prompt may be read by itself in between."""
     KINDS = 128
@@ -162,6 +164,7 @@ class StepCosts:
         self._since = 0
         """Steps seen since the fit."""
         self._running: deque[float] = deque(maxlen=self.RUNNING)
+        self._waits: deque[float] = deque(maxlen=self.WAITS)
 
     @property
     def steps(self) -> int:
@@ -194,6 +197,16 @@ class StepCosts:
         self._since += 1
         if not known or self._since >= self.REFIT:
             self._fit = None
+
+    def wait(self, seconds: float) -> None:
+        """So long a device waited for the host before it verified what that had drafted."""
+        self._waits.append(seconds)
+
+    @property
+    def waits(self) -> float:
+        """Seconds that a step with drafts from the host costs besides its load, whatever is verified in it: the median
+        of the last ones; 0 where nothing waits, as on a CPU."""
+        return median(self._waits) if self._waits else 0.0
 
     def settle(self) -> None:
         """Makes the fit that would be made when a price is next asked for."""

@@ -6,7 +6,8 @@ all rows' nodes those are kept that together make
 
     (rows + sum of P(the text runs through node)) / (seconds of the plain step + sum of each node's seconds)
 
-greatest. The nodes that do are a prefix of all, ordered by probability over price, so one sort finds them. A child
+greatest; where a device waits for the host's drafts, that is in the seconds of the step, and small steps have larger
+trees for it. The nodes that do are a prefix of all, ordered by probability over price, so one sort finds them. A child
 is less probable than its parent and costs as much, so what is kept is closed: no node without its parent. One wide tree
 in an empty batch, small ones where rows share a step whose every token costs, none in a full one.
 
@@ -161,7 +162,8 @@ class MarginalPacer(Pacer):
         return found.split(found.along(chances))
 
     def _seconds(self) -> tuple[float, float]:
-        """Of the step that nodes are added to, and of the plain step."""
-        start = self._costs.seconds(self._plain)
+        """Of the step that nodes are added to, and of the same step without any; the host has been waited for in
+        both."""
+        start, waits = self._costs.seconds(self._plain), self._costs.waits
         # The second token of a step may cost more than the next ones, which no line through all steps shows.
-        return start, min(start, self._costs.measured(self._plain) or start)
+        return start + waits, min(start, self._costs.measured(self._plain) or start) + waits

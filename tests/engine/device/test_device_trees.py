@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -96,6 +97,20 @@ def test_the_text_is_plain_decodings(llm, name, monkeypatch):
     assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
     assert outputs[0].speculation.drafted > 0
     assert all(set(output.speculation.eager_steps) == {"no CUDA device"} for output in outputs)
+
+
+def test_what_the_device_waits_for_the_host_is_told_apart_from_what_steps_take(llm, monkeypatch):
+    """A drafter that takes 30 ms: steps cost that besides their load."""
+    monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
+    [prompt] = prompts_of(llm, 6)
+    slow, plain = on_device(llm, drafter="racer", pacer="marginal"), on_device(llm, drafter="none")
+    parts = slow._engine.parts
+    plan = parts.drafter.plan
+    monkeypatch.setattr(parts.drafter, "plan", lambda rows, room: time.sleep(0.03) or plan(rows, room))
+    slow.generate([prompt], [greedy(5)])
+    assert 0.03 <= parts.costs.waits < 0.3
+    plain.generate([prompt], [greedy(5)])
+    assert plain._engine.parts.costs.waits == 0
 
 
 def test_random_trees_cut_at_random(llm):

@@ -117,6 +117,8 @@ class DeviceSettler:
         self._parts, self._waits, self._trees, self._blocks = parts, waits, trees, blocks
         self._trusts, self._paced = trusts(parts.acceptance), slowfast_of(parts) is not None
         self._mirror = Mirror(parts.rows)
+        self._ended: Mark | None = None
+        """Of the step read last."""
         self._untaught: list[Timed] = []
         """What steps took that nothing was learned from yet."""
         self.watch: Watch | None = None
@@ -172,6 +174,9 @@ class DeviceSettler:
         # Which rows read everything, where the device paces them, was not known at the launch.
         if ran.telling and not self._paced:
             self._untaught += launched.timed
+            if launched.asked and self._ended is not None:
+                self._parts.costs.wait(launched.timed[0].begin.since(self._ended))
+        self._ended = launched.timed[-1].end
 
     def _commit(self, launched: Launched, row: int, seat: Seat, outcomes: list[Outcome]) -> list[Progress]:
         request, letter, trees = seat.request, launched.letter, self._trees
