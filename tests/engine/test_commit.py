@@ -28,6 +28,20 @@ def run(sizes, ids, **options):
     return output, commits
 
 
+def run_late(sizes, ids, lag, **options):
+    """As `run`, but texts are read `lag` rounds later."""
+    output = committer(**options)
+    taken, commits, start, sizes = [], [], 0, list(sizes)
+    while start < len(ids) and not output.finish_reason:
+        size = sizes.pop(0) if len(sizes) > 1 else max(1, sizes[0])
+        taken.append(output.take(ids[start : start + size]))
+        start += size
+        if len(taken) > lag:
+            commits.append(output.show(taken[len(commits)]))
+    commits += [output.show(one) for one in taken[len(commits) :]]
+    return output, commits
+
+
 def ends(output):
     return list(output.token_ids), output.text, output.finish_reason, output.stop_reason
 
@@ -289,3 +303,40 @@ def test_room_bounds_drafting():
     output = committer(max_tokens=5)
     output.commit(ids_of("ab"))
     assert output.room == 3
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_texts_may_be_read_later(data):
+    """Of whatever ids and limits: the same commits, and what is kept is known before its text."""
+    token = st.sampled_from([*b"abc", EOS, 257, 258, 259, 260, 261, 0xC3, 0xA9, NEWLINE])
+    ids = data.draw(st.lists(token, min_size=1, max_size=40))
+    sizes = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=6))
+    options = {
+        "max_tokens": data.draw(st.integers(1, 45)), "min_tokens": data.draw(st.integers(0, 6)),
+        "eos_token_ids": data.draw(st.sampled_from([(), (EOS,)])),
+        "stop_token_ids": data.draw(st.sampled_from([(), (NEWLINE, 258)])),
+        "stop_strings": data.draw(st.sampled_from([(), (), ("ab",), ("é", "ca")])),
+        "include_stop_str_in_output": data.draw(st.booleans()),
+    }  # fmt: skip
+    right, commits = run(sizes, ids, **options)
+    output, late = run_late(sizes, ids, data.draw(st.integers(0, 5)), **options)
+    assert late == commits
+    assert ends(output) == ends(right)
+
+
+def test_what_ids_end_is_known_before_its_text():
+    output = committer(max_tokens=3)
+    first, last = output.take(ids_of("a")), output.take([0xC3, 0xC3, ord("b")])
+    assert (last.token_ids, last.finish_reason, output.finish_reason) == ((0xC3, 0xC3), "length", "length")
+    assert output.text == ""
+    assert output.show(last).text == "\ufffd\ufffd"
+    assert output.show(first).text == "a"
+    assert output.text == "a\ufffd\ufffd"
+
+
+def test_an_abort_shows_what_was_taken_before():
+    output = committer()
+    taken = output.take([ord("a"), 0xC3])
+    assert output.abort().tail == "\ufffd"
+    assert (output.text, output.show(taken).text, output.finish_reason) == ("a\ufffd", "a", "abort")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -31,6 +32,18 @@ class Commit:
     def text(self) -> str:
         """All text of this commit."""
         return "".join(self.pieces) + self.tail
+
+
+@dataclass(slots=True)
+class Taken:
+    """Tokens that are output now, though their text may not have been read yet."""
+
+    token_ids: tuple[int, ...]
+    """As in `Commit`."""
+    finish_reason: FinishReason | None
+    stop_reason: int | str | None
+    commit: Commit | None = None
+    """With their text, once that has been read."""
 
 
 class Committer:
@@ -71,6 +84,7 @@ class Committer:
         self._stops = StopMatcher(stop_strings)
         self._include_stop = include_stop_str_in_output
         self._token_ids: list[int] = []
+        self._unread: deque[Taken] = deque()
         self._shown: list[str] = []
         self._shown_length = 0
         self._held = ""
@@ -104,57 +118,83 @@ class Committer:
 
     def commit(self, tokens: Sequence[int]) -> Commit:
         """Keep `tokens` up to and including the one that ends the output. Raises RuntimeError once finished."""
+        return self.show(self.take(tokens))
+
+    def take(self, tokens: Sequence[int]) -> Taken:
+        """As `commit`, but the text may be read later (`show`): a device that waits for the next step is not kept.
+
+        Only where there are stop strings does text decide what is kept, and is read at once.
+        """
         if self._finish_reason:
             raise RuntimeError(f"the output has ended already ({self._finish_reason})")
-        pieces: list[str] = []
+        count, pieces = 0, list[str]()
         for token in tokens:
-            pieces.append(self._keep(token))
+            count += 1
+            armed, end = self._judge(token)
+            if self._stops:
+                pieces.append(self._read(token, end, armed=armed))
             if self._finish_reason:
                 break
-        return Commit(tuple(tokens[: len(pieces)]), tuple(pieces), self._finish_reason, self._stop_reason)
+        taken = Taken(tuple(tokens[:count]), self._finish_reason, self._stop_reason)
+        if self._stops:
+            taken.commit = _commit_of(taken, pieces)
+        else:
+            self._unread.append(taken)
+        return taken
+
+    def show(self, taken: Taken) -> Commit:
+        """What was taken, with its text; that of all that was taken before it is read first."""
+        while taken.commit is None:
+            self._show_next()
+        return taken.commit
 
     def abort(self) -> Commit:
         """End here (Ctrl-C, a closed stream), showing what was held back; without effect once finished."""
+        while self._unread:
+            self._show_next()
         tail = ""
         if self._finish_reason is None:
             self._held += self._stream.flush()
-            tail = self._end("abort")
+            self._finish_reason = "abort"
+            tail = self._show(0)
         return Commit((), (), self._finish_reason, self._stop_reason, tail)
 
-    def _keep(self, token: int) -> str:
+    def _show_next(self) -> None:
+        """Reads the text of what was taken first of all that has none."""
+        taken = self._unread.popleft()
+        last = len(taken.token_ids) - 1
+        taken.commit = _commit_of(taken, [
+            self._read(token, taken.finish_reason if place == last else None, armed=True)
+            for place, token in enumerate(taken.token_ids)
+        ])  # fmt: skip
+
+    def _judge(self, token: int) -> tuple[bool, FinishReason | None]:
+        """Takes a token; whether stops count for it, and why it is the last as far as ids say."""
         armed = len(self._token_ids) >= self._min_tokens
         self._token_ids.append(token)
         if armed and (token in self._eos or token in self._stop_tokens):
-            return self._end_at_token(token)
-        full = len(self._token_ids) == self._limit
-        text = self._stream.push(token)
-        if full:
+            self._finish_reason, self._stop_reason = "stop", None if token in self._eos else token
+        elif len(self._token_ids) == self._limit:
+            self._finish_reason = "length"
+        return armed, self._finish_reason
+
+    def _read(self, token: int, end: FinishReason | None, *, armed: bool) -> str:
+        """The text that may be shown with a token, which is the last one where there is an `end`."""
+        stops = end == "stop"
+        text = self._stream.push(token) if self._include_stop or not stops else ""
+        if end:
             text += self._stream.flush()
         self._held += text
-        match = self._stops.feed(text, armed=armed)
+        # Half a character is text only now, and a stop string that it completes came before a stop token.
+        match = None if stops and self._include_stop else self._stops.feed(text, armed=armed)
         if match:
             return self._end_at_string(match)
-        if full:
-            return self._end("length")
-        return self._show(0 if self._include_stop else self._stops.held)
-
-    def _end_at_token(self, token: int) -> str:
-        text = self._stream.push(token) if self._include_stop else ""
-        text += self._stream.flush()
-        self._held += text
-        # Half a character is text only now, and a stop string that it completes came before this token.
-        match = None if self._include_stop else self._stops.feed(text)
-        if match:
-            return self._end_at_string(match)
-        return self._end("stop", None if token in self._eos else token)
+        return self._show(0 if end or self._include_stop else self._stops.held)
 
     def _end_at_string(self, match: StopMatch) -> str:
         end = match.end if self._include_stop else match.start
         self._held = self._held[: end - self._shown_length]
-        return self._end("stop", match.stop)
-
-    def _end(self, finish_reason: FinishReason, stop_reason: int | str | None = None) -> str:
-        self._finish_reason, self._stop_reason = finish_reason, stop_reason
+        self._finish_reason, self._stop_reason = "stop", match.stop
         return self._show(0)
 
     def _show(self, held: int) -> str:
@@ -164,3 +204,7 @@ class Committer:
         self._shown.append(piece)
         self._shown_length += len(piece)
         return piece
+
+
+def _commit_of(taken: Taken, pieces: Sequence[str]) -> Commit:
+    return Commit(taken.token_ids, tuple(pieces), taken.finish_reason, taken.stop_reason)

@@ -42,6 +42,10 @@ class StopMatcher:
         self._state = 0
         self._fed = 0
 
+    def __bool__(self) -> bool:
+        """Whether there are any stop strings."""
+        return len(self._next) > 1
+
     @property
     def held(self) -> int:
         """How many characters at the end of the text may be the beginning of a stop string."""
@@ -52,7 +56,7 @@ class StopMatcher:
 
         `armed=False` reads on without looking: stop strings that end here do not count (`min_tokens`).
         """
-        if len(self._next) == 1:
+        if not self:
             return None
         best: StopMatch | None = None
         for character in text:
