@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -13,7 +13,7 @@ from glimpse.attention import RowSpec
 from glimpse.cache.compaction import keep_path
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome, PromptReader, Successors, mixed_of, spines_of
-from glimpse.engine.commit import Commit
+from glimpse.engine.commit import Commit, Taken
 from glimpse.engine.draft_check import tree_depth
 from glimpse.engine.forward import ForwardResult
 from glimpse.engine.logprobs import record_logprobs, record_prompt_logprobs
@@ -183,13 +183,37 @@ def keep_tokens(
 
     Counts the round; returns the commit, and how many accepted drafts are in it.
     """
+    made = take_tokens(request, tokens, drafted, accepted, depth).told()
+    return made.commit, made.accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A row's round, whose tokens are output now; it is counted, and its text read, when it is told of."""
+
+    request: Request
+    taken: Taken
+    drafted: int
+    kept: int
+    """Accepted drafts that are in it."""
+    depth: int | None
+    counts: bool
+
+    def told(self) -> Progress:
+        """What came of it."""
+        if self.counts:
+            self.request.speculation.record(self.drafted, self.kept, self.depth)
+        return Progress(self.request, self.request.committer.show(self.taken), self.kept, self.drafted)
+
+
+def take_tokens(
+    request: Request, tokens: list[int], drafted: int, accepted: int, depth: int | None = None
+) -> Round:  # fmt: skip
+    """As `keep_tokens`; what may come later than the next step is left to `Round.told`."""
     first = not request.committer.token_ids
-    commit = request.committer.commit(tokens)
-    kept = min(accepted, len(commit.token_ids))
-    if drafted or not first:
-        request.speculation.record(drafted, kept, depth)
+    taken = request.committer.take(tokens)
     request.clock.mark_tokens()
-    return commit, kept
+    return Round(request, taken, drafted, min(accepted, len(taken.token_ids)), depth, bool(drafted) or not first)
 
 
 def _kept_importance(weights: Tensor | None, rejected: int) -> Tensor | None:

@@ -59,8 +59,6 @@ class DeviceEngine:
         self.steps = 0
         self._waiting: deque[Request] = deque()
         self._flying: deque[Launched] = deque()
-        self._late: list[Progress] = []
-        """What was read between steps."""
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
@@ -89,7 +87,7 @@ class DeviceEngine:
     @property
     def busy(self) -> bool:
         """Whether any request is waiting or running."""
-        return bool(self._waiting or self._residents.running or self._eager.busy)
+        return bool(self._waiting or self._residents.running or self._eager.busy or self._settler.untold)
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -122,6 +120,7 @@ class DeviceEngine:
     def cancel(self, request: Request) -> None:
         """Takes a request out at once and frees what it held; what it has written stays."""
         with self.parts.lock, torch.inference_mode():
+            self._land_hosted()
             if request in self._waiting:
                 self._waiting.remove(request)
             self._eager.cancel(request)
@@ -134,7 +133,7 @@ class DeviceEngine:
                 return True
             if self._residents.slot_of(request) is None:
                 return False
-            self._late += self._land(0)
+            self._land(0)
             slot = self._residents.slot_of(request)
             if slot is None:
                 return False
@@ -152,7 +151,7 @@ class DeviceEngine:
         self._eager.drop_prompt(key)
 
     def step(self) -> list[Progress]:
-        """Launches a step of all running rows and returns what the one before committed.
+        """Launches a step of all running rows and returns what the ones before committed.
 
         Raises GlimpseError where memory runs out.
         """
@@ -160,6 +159,7 @@ class DeviceEngine:
             return within_memory(self._run, self.parts.pool.device, _WHILE_RUNNING)
 
     def _run(self) -> list[Progress]:
+        self._land_hosted()
         self._residents.publish()
         self._make_room()
         admit(self._waiting, self._residents, self._take, others=self._any_running)
@@ -168,9 +168,16 @@ class DeviceEngine:
         self._reader.step()
         launched = self._launch_next()
         self._settler.teach()
-        progress = self._land(self.AHEAD if launched and self._runs_ahead else 0)
-        late, self._late = self._late, []
-        return late + progress + (self._eager.step() if self._eager.busy else [])
+        self._land(self.AHEAD if launched else 0)
+        return self._told() + (self._eager.step() if self._eager.busy else [])
+
+    def _told(self) -> list[Progress]:
+        """What was read, its text by now: the device has its next step."""
+        progress = self._settler.tell()
+        for made in progress:
+            if made.request.hear:
+                made.request.hear(made)
+        return progress
 
     def _make_room(self) -> None:
         """Pages for all that the rows may write before the next step."""
@@ -197,11 +204,11 @@ class DeviceEngine:
 
     def _launch_next(self) -> bool:
         if self._turns and self._seats.taken and self._turns.due(self._seats.taken):
-            self._late += self._land(0)
+            self._land(0)
             if self._seats.taken:
                 self._turns.change(self._seats.taken)
         if self._asking and self._flying and not self._own and not self._asking.rests(self._numbers):
-            self._late += self._land(0)
+            self._land(0)
         if not self._seats.taken:
             return False
         self._flying.append(self._launch(self._next_move(), RowView(self.parts.rows, self._slots)))
@@ -212,11 +219,6 @@ class DeviceEngine:
     def _own(self) -> bool:
         """Whether the rows' drafts, if any, are made on the device."""
         return self._host_drafts is None or (self._turns is not None and self._turns.own)
-
-    @property
-    def _runs_ahead(self) -> bool:
-        """Whether the next step can be launched before the last one is read."""
-        return self._own or (self._asking is not None and self._asking.resting)
 
     @property
     def _asked(self) -> bool:
@@ -247,27 +249,24 @@ class DeviceEngine:
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
             given.trees, given.blocks, asked=self._asked, drafts=self._core.drafts and self._own,
+            hosted=not self._own and (self._asking is None or self._asking.asked),
         )  # fmt: skip
 
-    def _land(self, ahead: int) -> list[Progress]:
-        """What all steps but the last `ahead` have brought."""
-        progress = self._read_letters(ahead)
-        if self._host_drafts:
-            self._host_drafts.landed()
-        self._retire_finished()
-        for made in progress:
-            if made.request.hear:
-                made.request.hear(made)
-        return progress
+    def _land_hosted(self) -> None:
+        """Reads a step with drafts of the host: rows and pages stay as they are until then."""
+        if self._flying and self._flying[-1].hosted:
+            self._land(0)
 
-    def _read_letters(self, ahead: int) -> list[Progress]:
-        progress: list[Progress] = []
+    def _land(self, ahead: int) -> None:
+        """Reads all steps but the last `ahead`."""
         while len(self._flying) > ahead:
             launched = self._flying.popleft()
-            progress += self._settler.settle(launched)
+            self._settler.settle(launched)
             if self._asking:
                 self._asking.learn(launched)
-        return progress
+        if self._host_drafts and not self._flying:
+            self._host_drafts.landed()
+        self._retire_finished()
 
     def _retire_finished(self) -> None:
         for slot, request in list(self._residents.running.items()):

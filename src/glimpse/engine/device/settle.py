@@ -20,7 +20,7 @@ from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Progress
-from glimpse.engine.settle import keep_tokens, keep_trusted
+from glimpse.engine.settle import Round, keep_trusted, take_tokens
 from glimpse.engine.watch import Did, Seen, Watch
 from glimpse.pacing.costs import StepLoad
 from glimpse.sampling.finite import not_finite
@@ -55,6 +55,8 @@ class Launched:
     """The mask groups that rode."""
     asked: bool = False
     """The host was asked for drafts, and nothing was in flight meanwhile."""
+    hosted: bool = False
+    """The host may have drafted: what it drafted with stays as it is until the step has been read."""
     drafts: bool = False
     """Drafts were made on the device, so that pacers see their entropies, and a draft token is a step."""
 
@@ -119,6 +121,7 @@ class DeviceSettler:
         self._mirror = Mirror(parts.rows)
         self._ended: Mark | None = None
         """Of the step read last."""
+        self._made: list[Round | Progress] = []
         self._untaught: list[Timed] = []
         """What steps took that nothing was learned from yet."""
         self.watch: Watch | None = None
@@ -135,8 +138,18 @@ class DeviceSettler:
             self._untaught.clear()
             costs.settle()
 
-    def settle(self, launched: Launched) -> list[Progress]:
-        """What a step has brought; waits for it."""
+    @property
+    def untold(self) -> bool:
+        """Whether a step has brought what `tell` has not told yet."""
+        return bool(self._made)
+
+    def tell(self) -> list[Progress]:
+        """What the steps that were settled since have brought, with its text: for which no next step has to wait."""
+        made, self._made = self._made, []
+        return [one.told() if isinstance(one, Round) else one for one in made]
+
+    def settle(self, launched: Launched) -> None:
+        """Takes in what a step has brought; waits for it."""
         launched.arrived.wait()
         if self._trees and launched.trees:
             self._trees.arrived(launched.trees)
@@ -147,18 +160,16 @@ class DeviceSettler:
         if launched.drafts:
             self._mirror.note_drafts(launched)
         self.doubtful = False
-        progress: list[Progress] = []
         outcomes: list[Outcome] = []
         if launched.verifies:
             for row, seat in enumerate(launched.seats):
                 if not seat.request.finished:
-                    progress += self._commit(launched, row, seat, outcomes)
+                    self._commit(launched, row, seat, outcomes)
             self._learn(outcomes, launched)
             if self._blocks:
                 self._blocks.learn(outcomes)
                 if launched.blocks:
                     self._blocks.arrived(launched.blocks, [seat.slot for seat in launched.seats], outcomes)
-        return progress
 
     def _count(self, launched: Launched) -> None:
         ran = launched.ran
@@ -178,34 +189,36 @@ class DeviceSettler:
                 self._parts.costs.wait(launched.timed[0].begin.since(self._ended))
         self._ended = launched.timed[-1].end
 
-    def _commit(self, launched: Launched, row: int, seat: Seat, outcomes: list[Outcome]) -> list[Progress]:
+    def _commit(self, launched: Launched, row: int, seat: Seat, outcomes: list[Outcome]) -> None:
         request, letter, trees = seat.request, launched.letter, self._trees
         drafted, count = int(letter.judged[row]), int(letter.counts[row])
         if letter.broken[row]:
-            return self._give_up(seat, drafted)
+            self._give_up(seat, drafted)
+            return
         if not count:
-            return []
+            return
         tokens = letter.committed[row, :count].tolist()
         if launched.drafts:
             request.speculation.draft_steps += drafted
         if self._trusts and drafted:
             commit = keep_trusted(request, tokens)
             outcomes.append(Outcome(seat.slot, 0, 0, list(commit.token_ids)))
-            return [Progress(request, commit, len(commit.token_ids))]
+            self._made.append(Progress(request, commit, len(commit.token_ids)))
+            return
         depth = launched.trees.depths[row] if launched.trees else None
-        commit, accepted = keep_tokens(request, tokens, drafted, count - 1, depth)
-        outcome = Outcome(seat.slot, drafted, accepted, list(commit.token_ids))
+        own = take_tokens(request, tokens, drafted, count - 1, depth)
+        self._made.append(own)
+        outcome = Outcome(seat.slot, drafted, own.kept, list(own.taken.token_ids))
         outcomes.append(trees.outcome(row, outcome) if trees and launched.trees else outcome)
-        return [Progress(request, commit, accepted, drafted)]
 
-    def _give_up(self, seat: Seat, drafted: int) -> list[Progress]:
+    def _give_up(self, seat: Seat, drafted: int) -> None:
         """Ends a broken request, unless its draft may be to blame: that is gone, and a plain step will show."""
         if drafted:
             self.doubtful = True
-            return []
+            return
         request = seat.request
         request.error = not_finite(seat.slot, 0, self._mirror.length(seat.slot))
-        return [Progress(request, request.committer.abort(), 0)]
+        self._made.append(Progress(request, request.committer.abort(), 0))
 
     def _learn(self, outcomes: list[Outcome], launched: Launched) -> None:
         parts = self._parts
