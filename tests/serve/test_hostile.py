@@ -93,7 +93,7 @@ def test_other_methods(server):
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/99\r\n\r\n",
     ],
 )
 def test_what_is_hardly_http(server, raw):
