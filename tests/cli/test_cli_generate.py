@@ -133,6 +133,7 @@ def test_several_texts_in_text_and_in_json(glimpse):
         (["--top-p", "1.5"], "top_p"),
         (["--logit-bias", "5:2"], "--logit-bias '5:2'"),
         (["--logit-bias", "5"], "--logit-bias '5'"),
+        (["--logit-bias", "5=1,7=2", "--logit-bias", "5=3"], "token 5 has the bias 1 already"),
         (["--stop-token-ids", "1,x"], "--stop-token-ids 'x'"),
         (["--suppress-tokens", "-1"], "--suppress-tokens '-1'"),
         (["--max-tokens", "many"], "'many'"),

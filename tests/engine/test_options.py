@@ -11,8 +11,8 @@ from glimpse.llm import LLM
 
 WRONG = {
     "drafter": [["lookup"], 5],
-    "pacer": [["fixed"], 5],
-    "acceptance": [{"coupled"}, 5],
+    "pacer": [["fixed"], 5, ""],
+    "acceptance": [{"coupled"}, 5, ""],
     "lossy": [5, "", "coupled", "typical:x", "typical:nan", "mentored:1", "top-k:1.5", "slowfast:3"],
     "draft_tokens": [1.5, "8", True, -1, 257],
     "budget": ["x", 0, 1.1, True, 10**400],

@@ -135,6 +135,13 @@ def test_a_grammar_that_no_token_continues_lets_the_text_end(llm):
     [
         ({"regex": "("}, "parenthesis"),
         ({"regex": "(?=a)b"}, "[Ll]ookahead"),
+        ({"regex": "a$b"}, "[$] holds only at the ends"),
+        ({"regex": r"[^\s\S]"}, "no text"),
+        ({"json_schema": {"type": "string", "pattern": "(?=a)b"}}, "[(][?]=.*lookahead"),
+        ({"json_schema": {"patternProperties": {"a^b": {}}, "type": "object"}}, "holds only at the ends"),
+        ({"json_schema": {"anyOf": []}}, "anyOf.*not be empty"),
+        ({"json_schema": {"type": "array", "items": {"type": []}}}, "type.*not be empty"),
+        ({"json_schema": {"type": "integer", "minimum": 5, "maximum": 3}}, "compiled: [A-Za-z]"),
         ({"regex": "a" * 4_097}, "4,097 characters"),
         ({"ebnf": "root ::= " + '"a"? ' * 1_800}, "9,009 characters"),
         ({"json_schema": {"type": "string", "pattern": "a" * 70_000}}, "70,033 characters"),

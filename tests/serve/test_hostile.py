@@ -9,6 +9,9 @@ import socket
 import pytest
 from tests.serve.server import running
 
+from glimpse.serve.errors import ApiError
+from glimpse.serve.json_body import parsed
+
 GOOD = {"/v1/completions": {"prompt": "a", "max_tokens": 1},
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
         "/tokenize": {"prompt": "a"},
@@ -90,7 +93,7 @@ def test_other_methods(server):
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/99\r\n\r\n",
     ],
 )
 def test_what_is_hardly_http(server, raw):
@@ -157,6 +160,16 @@ def test_an_option_of_a_chat_that_is_not_honoured_is_named(server, name, value):
     status, body = server.client.post("/v1/chat/completions", GOOD["/v1/chat/completions"] | {name: value})
     assert status == 400
     assert name in body["error"]["message"] or name == "max_completion_tokens"
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [(b'{"prompt": "a", "seed": 1, "seed": 2}', "'seed' is there twice"),
+     (b'{"prompt": "a", "logit_bias": {"7": 1, "8": 2, "7": 3}}', "'7' is there twice")],
+)  # fmt: skip
+def test_two_values_for_one_key_are_refused_as_one_would_be_ignored(raw, named):
+    with pytest.raises(ApiError, match=named):
+        parsed(raw)
 
 
 HARMLESS = [("store", False), ("service_tier", "auto"), ("user", "me"), ("metadata", {"a": "b"}), ("suffix", None),

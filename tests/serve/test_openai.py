@@ -173,6 +173,24 @@ def test_completion_logprobs_and_echo(client, endless):
     assert "".join(part.choices[0].text for part in parts) == choice.text
 
 
+def test_offsets_are_places_in_the_text_also_where_tokens_are_parts_of_characters(client, endless):
+    text = "na\u00efve \U0001f917 \u65e5 end"
+    answer = client.completions.create(model="tiny", prompt=text, logprobs=0, echo=True, **SAMPLED)
+    told, count = answer.choices[0].logprobs, len(endless.llm.tokenizer.encode(text))
+    prompt = list(zip(told.tokens, told.text_offset, strict=True))[:count]
+    assert len(prompt) > len(text)
+    assert all(text[offset:].startswith(token) for token, offset in prompt if "\ufffd" not in token)
+    assert prompt[-1] == ("d", len(text) - 1)
+
+
+def test_the_token_of_the_text_is_among_those_told_of_its_place(client):
+    answer = client.completions.create(model="tiny", prompt=PROMPT, logprobs=1, **SAMPLED)
+    told = answer.choices[0].logprobs
+    rows = zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True)
+    assert all("\ufffd" in token or top[token] == logprob for token, logprob, top in rows)
+    assert {len(top) for top in told.top_logprobs} == {1, 2}
+
+
 def test_offsets_of_a_stream_go_on_from_part_to_part(client):
     asked = {"model": "tiny", "prompt": PROMPT, "logprobs": 1, "n": 2, **SAMPLED}
     whole = client.completions.create(**asked)

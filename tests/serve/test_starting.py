@@ -13,6 +13,9 @@ import torch
 import glimpse
 from glimpse.cli.options import ModelOptions
 from glimpse.cli.serve import ServerOptions, settings_of
+from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.serve.running import _bound
+from glimpse.serve.settings import ServeSettings
 
 PRODUCTS = """
 import re, sys, torch
@@ -87,3 +90,23 @@ def test_code_of_products_that_are_not_seen_again_does_not_pile_up():
 
 def test_who_asks_for_a_retrieval_drafter_finds_its_loops_compiled(tiny_folder):
     assert said(LOOPS, str(tiny_folder)) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"name": " "}, "name .*' '"),
+        ({"name": "a", "allow_origins": ("page.test",)}, "allow_origin 'page.test'.*SCHEME"),
+        ({"name": "a", "allow_origins": ("http://page.test/",)}, "allow_origin .*no path"),
+        ({"name": "a", "allow_hosts": ("a b",)}, "allow_host 'a b'"),
+        ({"name": "a", "allow_hosts": ("http://a.test",)}, "allow_host 'http://a.test'"),
+    ],
+)
+def test_names_that_nothing_could_match_are_refused(options, named):
+    with pytest.raises(ArgumentError, match=named):
+        ServeSettings(**options)
+
+
+def test_a_host_without_an_address_is_told_as_one():
+    with pytest.raises(GlimpseError, match="--host 'nosuch\\.invalid'"):
+        _bound(ServeSettings(name="a", host="nosuch.invalid"))

@@ -45,9 +45,12 @@ def weights(option: str, values: Iterable[str]) -> dict[int, float]:
     for item in _items(values):
         token, _, bias = item.partition("=")
         try:
-            biases[_id(option, token)] = float(bias)
+            index, value = _id(option, token), float(bias)
         except ValueError:
             raise ArgumentError(f"{option} {item!r} is not of the form ID=BIAS, for example 198=-5") from None
+        if index in biases:
+            raise ArgumentError(f"{option} {item!r}: token {index} has the bias {biases[index]:g} already; give one")
+        biases[index] = value
     return biases
 
 

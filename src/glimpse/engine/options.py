@@ -120,14 +120,16 @@ class EngineOptions:
     @property
     def accepted_by(self) -> str:
         """The name of the exact acceptance rule, where no lossy mode takes its place."""
-        return self.acceptance or "coupled"
+        return "coupled" if self.acceptance is None else self.acceptance
 
     @property
     def paced_by(self) -> str:
         """The name of the pacer."""
+        if self.pacer is not None:
+            return self.pacer
         drafter = DRAFTERS.get(self.drafter)
         usual: str = (drafter.batch_pacer if self.batch_graphs else None) or drafter.usual_pacer
-        return self.pacer or drafter.paced_by or usual
+        return drafter.paced_by or usual
 
     @property
     def recall(self) -> RecallBudget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.sampling.patterns import refuse_overlooked
 from glimpse.sampling.schema import LONGEST_PATTERN, refuse_unenforced
 
 _KEPT = 64
@@ -21,6 +23,8 @@ _LONGEST = {"json_schema": 64 << 10, "regex": LONGEST_PATTERN, "ebnf": 8 << 10}
 """Characters of a grammar: a compiler's work grows faster than they do. It cannot be interrupted, and a regular
 expression of 16,000 characters with 8,000 that may be left out took it a minute."""
 _BITS = 32
+_PLACE = re.compile(r".*\.cc:\d+: ")
+"""Where in xgrammar's source an error was raised: of no use to whoever wrote the grammar."""
 
 
 class Matcher(Protocol):
@@ -136,13 +140,19 @@ class Grammars:
             self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
         if kind == "json_schema":
             refuse_unenforced(source)
+        if kind == "regex":
+            refuse_overlooked(source)
         compilers = {
             "json_schema": lambda: self._compiler.compile_json_schema(text, any_whitespace=False),
             "regex": lambda: self._compiler.compile_regex(text),
             "ebnf": lambda: self._compiler.compile_grammar(text),
         }
         try:
-            return compilers[kind]()
+            compiled = compilers[kind]()
         except Exception as error:  # of C++, whatever it raises
-            reason = " ".join(str(error).split()).rpartition(".cc:")[2]
+            reason = _PLACE.sub("", " ".join(str(error).split()))
             raise ArgumentError(f"grammar: this {kind} cannot be compiled: {reason}") from error
+        mask = xgrammar.allocate_token_bitmask(1, self._vocab_size)
+        if xgrammar.GrammarMatcher(compiled).fill_next_token_bitmask(mask, 0) and not mask.any():
+            raise ArgumentError(f"grammar: no text of this model can be of this {kind}")
+        return compiled

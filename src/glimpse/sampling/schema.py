@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from glimpse.errors import ArgumentError
+from glimpse.sampling.patterns import refuse_overlooked
 
 Schema = Mapping[str, Any]
 LONGEST_PATTERN = 4 << 10
@@ -22,6 +23,8 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions")
 """Keywords whose value has schemas under names of the user's choice."""
 _VALUES = ("enum", "const", "default", "examples")
 """Keywords whose value is no schema."""
+_CHOICES = ("type", "anyOf", "allOf")
+"""Keywords of which one must come true. xgrammar takes an empty list for anything, or for nothing."""
 _LENGTHS = ("minLength", "maxLength")
 _UNTYPED = (
     *_LENGTHS, "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems",
@@ -52,6 +55,9 @@ def refuse_unenforced(schema: Any) -> None:
             if part.get(word) not in (None, False):
                 hint = "; use anyOf" if word == "oneOf" else ""
                 raise _unenforced(word, f"cannot be enforced token by token{hint}")
+        for word in _CHOICES:
+            if part.get(word) == []:
+                raise _unenforced(word, "must not be empty")
         if len(part.get("allOf") or ()) > 1:
             raise ArgumentError("grammar: allOf of several JSON schemas cannot be enforced; write them as one")
         if not str(part.get("$ref", "#")).startswith("#"):
@@ -59,6 +65,8 @@ def refuse_unenforced(schema: Any) -> None:
         _refuse_overlooked(part)
         _refuse_missing(part)
         _refuse_many(part)
+        for pattern in _patterns(part):
+            refuse_overlooked(pattern)
         _refuse_other_types(part)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -46,10 +47,10 @@ async def read_body(request: Request, model: type[Model], seconds: float) -> Mod
 def parsed(raw: bytes) -> dict[str, object]:
     """A JSON object. Raises ApiError (400)."""
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_once)
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
-    except ValueError as error:  # of JSON, of UTF-8, of an int with thousands of digits
+    except ValueError as error:  # of JSON, of UTF-8, of an int with thousands of digits, of a key given twice
         raise ApiError(400, f"the body is not valid JSON: {shown(str(error))}") from None
     if not isinstance(value, dict):
         raise ApiError(400, f"the body must be a JSON object, not {type(value).__name__}")
@@ -84,6 +85,15 @@ def _ascii(text: str) -> str:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object. Raises ValueError for a key given twice: one of its values would be ignored."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"key {ascii(twice)[:100]} is there twice")
+    return found
 
 
 def _depth(value: object) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from glimpse.engine.text import TextStream
 from glimpse.model.tokenizer import Tokenizer
 from glimpse.outputs import TokenLogprob
 
@@ -34,26 +34,34 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.decode([token], skip_special_tokens=False)
 
 
-@dataclass(slots=True)
 class CompletionLogprobs:
     """`choices[].logprobs` of a completion, in parts: `text_offset` goes on where the last part ended."""
 
-    tokenizer: Tokenizer
-    offset: int = field(default=0)
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._stream = TextStream(tokenizer, skip_special_tokens=False)
+        self._offset = 0
 
     def part(self, tokens: Sequence[int], entries: Sequence[TokenLogprob | None]) -> dict[str, Any]:
-        """The next tokens with their log probabilities; None: the first of a prompt, which nothing precedes."""
-        texts = [token_text(self.tokenizer, token) for token in tokens]
+        """The next tokens with their log probabilities; None: the first of a prompt, which nothing precedes.
+
+        A token that begins within a character has the offset of that character.
+        """
         offsets = []
-        for text in texts:
-            offsets.append(self.offset)
-            self.offset += len(text)
+        for token in tokens:
+            offsets.append(self._offset)
+            self._offset += len(self._stream.push(token))
         return {
-            "tokens": texts,
+            "tokens": [token_text(self._tokenizer, token) for token in tokens],
             "token_logprobs": [None if entry is None else max(entry.logprob, _LOWEST) for entry in entries],
             "top_logprobs": [None if entry is None else self._top(entry) for entry in entries],
             "text_offset": offsets,
         }
 
     def _top(self, entry: TokenLogprob) -> dict[str, float]:
-        return {token_text(self.tokenizer, token): max(logprob, _LOWEST) for token, logprob in entry.top}
+        """The likeliest tokens, and the text's own, as the API promises: so one more than were asked for, at most."""
+        told = dict((*entry.top, (entry.token_id, entry.logprob)))
+        named: dict[str, float] = {}
+        for token, logprob in told.items():  # parts of characters read alike: the likeliest has the name
+            named.setdefault(token_text(self._tokenizer, token), max(logprob, _LOWEST))
+        return named

@@ -93,6 +93,9 @@ def _bound(settings: ServeSettings) -> socket.socket:
     """A listening socket: bound here, so that a port in use is one clear line before anything starts."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+    except OSError as error:
+        raise GlimpseError(f"no address to listen at: --host {settings.host!r}: {error.strerror or error}") from error
+    try:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from glimpse.errors import ArgumentError
 from glimpse.sampling.checks import Integer, Number
 
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
+"""What browsers send as an origin, or any of them."""
+_NAME = re.compile(r"[^\s/:@?#]+")
 _POSITIVE = Number(0, open_low=True)
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "port": Integer(0, 65535),
@@ -61,6 +65,17 @@ class ServeSettings:
             object.__setattr__(self, name, check(name, getattr(self, name)))
         if any(not key or not key.isascii() for key in self.api_keys):
             raise ArgumentError("an API key must be at least one ASCII character")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        if not self.name.strip():
+            raise ArgumentError(f"name must have a letter or more, not {self.name!r}")
+        for origin in self.allow_origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ArgumentError(f"allow_origin {origin!r}: give SCHEME://HOST or SCHEME://HOST:PORT, no path")
+        for host in self.allow_hosts:
+            if not _NAME.fullmatch(host):
+                raise ArgumentError(f"allow_host {host!r}: give a host name alone, without scheme, port or path")
 
     def to_json(self) -> dict[str, object]:
         """All but the keys, of which only the number is told."""

@@ -13,7 +13,7 @@ from glimpse.bench.results import read_result
 from glimpse.bench.serve.http import Address
 from glimpse.bench.serve.load import Load, Seen, run
 from glimpse.bench.serve.prompts import passages, questions
-from glimpse.bench.serve.suite import targets_of
+from glimpse.bench.serve.suite import targets_of, why
 from glimpse.bench.serve.summary import Limits, summarise
 from glimpse.errors import ArgumentError
 
@@ -50,6 +50,17 @@ def test_figures_by_hand():
     assert (total.ttft_p50, total.tpot_p50) == (pytest.approx(1.5), pytest.approx(0.075))
     assert (total.accepted, total.mean_accepted) == (0.5, 3.0)
     assert summarise([], Limits()).to_json()["ttft_p50"] is None
+
+
+def test_the_first_failure_is_told_with_its_reason():
+    found = [
+        seen(0.0, 0.5, 1.5, 11),
+        Seen(2.0, 2.0, None, 2.1, status=429, error="busy"),
+        Seen(2.5, 2.5, None, 2.6, status=400, error="drafter:\nunknown name 'quick'"),
+        Seen(3.0, 3.0, None, 4.0, error="EOFError"),
+    ]
+    assert why(found) == ", 2 failed: 400 drafter: unknown name 'quick'"
+    assert why(found[:2]) == ""
 
 
 def test_a_drafter_that_makes_a_load_slower_falls_short():

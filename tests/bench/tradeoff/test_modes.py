@@ -30,7 +30,7 @@ def test_what_is_typed(text, name, drafter, lossy, drafts):
     ("text", "said"),
     [("cactus:x", "'x' is no number"), ("sparse@0", "'0' is no draft length"),
      ("cactus:1@", "'' is no draft length from 1 to 256"), ("none", "drafts nothing"),
-     ("cactos", "unknown name 'cactos'")],
+     ("cactos", "mode 'cactos' is none of .*slowfast-exact.*typical.*sparse")],
 )  # fmt: skip
 def test_what_is_wrong_is_named(text, said):
     with pytest.raises(ArgumentError, match=said):

@@ -58,7 +58,7 @@ def test_exact_modes_alone_need_no_lossy_one(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["cactos"], "unknown name 'cactos'"),
+        (["cactos"], "mode 'cactos' is none of"),
         (["--context", "64,128"], "--context '64,128': one number"),
         (["--tokens", "4"], "--tokens 4: at least 16 is needed"),
         (["--draft", "0"], "--draft '0': lengths from 1 to 256"),

@@ -48,9 +48,19 @@ def measure_all(plan: Plan, tell: Callable[[str], None]) -> list[dict[str, Any]]
     for rate in plan.rates:
         for drafter in plan.drafters:
             summary, found = measure(plan, rate, drafter)
-            tell(f"{drafter or 'as set'} at {rate:g}/s: {summary.tokens_per_s:.1f} tokens/s, {summary.ok} done")
+            told = f"{summary.tokens_per_s:.1f} tokens/s, {summary.ok} done{why(found)}"
+            tell(f"{drafter or 'as set'} at {rate:g}/s: {told}")
             runs.append(run_of(rate, drafter, summary, found))
     return runs
+
+
+def why(found: Sequence[Seen]) -> str:
+    """What the first request that failed was told, as the end of a line; nothing where none did."""
+    failed = [seen for seen in found if not seen.ok and seen.status != 429]
+    if not failed:
+        return ""
+    told = " ".join(failed[0].error.split()) or "no text came"
+    return f", {len(failed)} failed: {failed[0].status or 'no answer'} {told}"
 
 
 def run_of(rate: float, drafter: str | None, summary: Summary, found: Sequence[Seen]) -> dict[str, Any]:

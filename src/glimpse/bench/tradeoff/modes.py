@@ -1,4 +1,4 @@
-"""The modes that are set beside one another, as they are typed: PLAIN, DRAFTER:N, slowfast, RULE:STRENGTH[@N]."""
+"""The modes that are set beside one another, as they are typed: plain, DRAFTER[@N], slowfast, RULE[:STRENGTH][@N]."""
 
 from __future__ import annotations
 
@@ -58,6 +58,9 @@ def parse_mode(text: str, drafts: int) -> Mode:
         drafter = lossy.rule.usual_drafter if base == TRUSTED else "sparse"
         own = None if base == TRUSTED and not length else count
         return Mode(str(lossy) if own in (None, drafts) else f"{lossy}@{count}", drafter, str(lossy), own)
+    if base not in DRAFTERS.names():
+        known = ", ".join((PLAIN, SIBLING, *LOSSY.names(), *DRAFTERS.names()))
+        raise ArgumentError(f"mode {text!r} is none of RULE[:STRENGTH][@DRAFTS] and DRAFTER[@DRAFTS]; known: {known}")
     if not DRAFTERS.get(base).drafts:
         raise ArgumentError(f"mode {text!r} drafts nothing; {PLAIN!r} is there without being asked for")
     return Mode(f"{base}@{count}", base, None, count)
