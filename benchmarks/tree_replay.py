@@ -213,7 +213,7 @@ def _launched(now: float, fresh: bool, asked: bool, tokens: int, number: int) ->
     seat = SimpleNamespace(request=SimpleNamespace(arrival=number))
     return SimpleNamespace(
         drafts=False, timed=[SimpleNamespace(end=Mark(now))], ran=SimpleNamespace(fresh=fresh), seats=(seat,),
-        asked=asked,
+        asked=asked, unread=frozenset(),
         letter=SimpleNamespace(counts=np.array([tokens])),
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ law and noise alone (`coupled`, `matched`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from glimpse.cache.rows import RowView
@@ -25,7 +26,7 @@ from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
-from glimpse.pacing.proposals import Floats, Proposal, Trust, rehearse
+from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust, rehearse
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import token_prices, worthwhile
 
@@ -74,11 +75,15 @@ class MarginalPacer(Pacer):
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Everyone drafts, which costs next to nothing; `trim` decides."""
+        self.meet(rows)
+        most = [min(self.most, left) for left in room]
+        return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
+
+    def meet(self, rows: RowView) -> None:
+        """These rows decode now: what nodes cost depends on them."""
         lengths = rows.column(rows.rows.committed_len)
         self._decoding = len(rows)
         self._plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
-        most = [min(self.most, left) for left in room]
-        return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
 
     @property
     def plain_is_unknown(self) -> bool:
@@ -116,14 +121,20 @@ class MarginalPacer(Pacer):
         gains = [self._gains(rows, slot) for slot in rows.slots]
         if self.plain_is_unknown:
             return [0] * len(rows)
-        prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
-        nodes = sum(map(len, gains))
-        extra = None if self._padding is None else self._padding.seconds(self._plain, nodes)
-        worth = worthwhile(gains, prices, self._decoding, self._seconds(), extra)
+        worth = self.cut(gains, rows.column(rows.rows.committed_len), self._decoding)
         for slot, kept in zip(rows.slots, worth, strict=True):
             if slot in rows.rows.branching:
                 rows.rows.keep_nodes(slot, kept)
         return [len(kept) for kept in worth]
+
+    def cut(self, gains: Sequence[Floats], lengths: Sequence[int], rows: int) -> list[Ints]:
+        """The nodes worth verifying, likeliest first, of drafts whose nodes have the chances `gains`, in rows of
+        `lengths`; `rows`: of how many the step is made up that these are a part of. Fewer than decode stand for all."""
+        each = self._decoding / rows
+        prices, seconds = token_prices(self._costs, lengths), tuple(own / each for own in self._seconds())
+        nodes, padding = sum(map(len, gains)), self._padding
+        extra = None if padding is None else padding.seconds(self._plain, nodes, each) / each
+        return worthwhile(gains, prices, rows, (seconds[0], seconds[1]), extra)
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Judges what was proposed by what was committed."""

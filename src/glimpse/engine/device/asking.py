@@ -103,6 +103,9 @@ class _Size:
 class Asking:
     """When to ask the host for drafts, and when to rest. A row's number is its request's."""
 
+    doubts = DOUBTS
+    """Errors of what is expected by which drafts may bring more."""
+
     def __init__(self) -> None:
         self._sizes: defaultdict[int, _Size] = defaultdict(_Size)
         self._texts = Texts()
@@ -161,7 +164,9 @@ class Asking:
             self.interrupted()
             return
         counts = launched.letter.counts[: len(launched.seats)].tolist()
-        telling = self._heard(launched.seats, counts) if launched.asked else True
+        read = [(number, count) for number, count in zip(numbers_of(launched.seats), counts, strict=True)
+                if number not in launched.unread]  # fmt: skip
+        telling = (self._heard(read) and not launched.unread) if launched.asked else True
         end, before = launched.timed[-1].end, self._end
         self._end = end
         if before is not None and not launched.ran.fresh and telling:
@@ -169,12 +174,11 @@ class Asking:
             steps = size.asked if launched.asked else size.plain
             steps.add(sum(counts), end.since(before))
 
-    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> bool:
-        """A step with drafts wrote so many tokens of each row. Returns whether its time says what such steps take: for
-        its first draft a text is read from its first token on."""
-        numbers = numbers_of(seats)
-        known = all(map(self._texts.knows, numbers))
-        for number, count in zip(numbers, counts, strict=True):
+    def _heard(self, read: Sequence[tuple[int, int]]) -> bool:
+        """A step with drafts wrote so many tokens of each row whose text was read, by its number. Returns whether its
+        time says what such steps take: for its first draft a text is read from its first token on."""
+        known = all(self._texts.knows(number) for number, _ in read)
+        for number, count in read:
             if count:
                 self._texts.learn(number, count)
         return known
@@ -202,7 +206,7 @@ class Asking:
             size.span = FIRST
         if not self._rest:
             size.left = 0  # whether to rest is to be asked now
-        elif len(size.plain.times) >= KNOWN and self._pays(DOUBTS):
+        elif len(size.plain.times) >= KNOWN and self._pays(self.doubts):
             self._rest, size.left = 0, TRIES
 
     def _pays(self, doubts: float) -> bool:
@@ -216,7 +220,11 @@ class Asking:
             return
         size.left = TRIES
         price, speed = self._price(len(self._rows)), self.speed(self._rows)
-        if price is None or speed is None or self._pays(DOUBTS):
+        if price is None or speed is None or self._pays(self.doubts):
             size.span = FIRST
             return
-        self._rest = size.rest(price * max(0.0, 1 - speed))
+        self._rest = self._pause(size, price * max(0.0, 1 - speed))
+
+    def _pause(self, size: _Size, loss: float) -> int:
+        """Plain steps of a rest, where a step with drafts loses so many."""
+        return size.rest(loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,8 @@ class Launched:
     """The mask groups that rode."""
     asked: bool = False
     """The host was asked for drafts, and nothing was in flight meanwhile."""
+    unread: AbstractSet[int] = frozenset()
+    """Requests (`arrival`) that were not drafted for, as their texts had not been read."""
     drafts: bool = False
     """Drafts were made on the device, so that pacers see their entropies, and a draft token is a step."""
 
