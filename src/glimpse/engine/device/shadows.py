@@ -27,8 +27,6 @@ from glimpse.pacing.auto_shadow import proposal_of
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.proposals import Floats, Ints, Proposal
 
-SHORT = 32
-"""Tokens of a text that are read in the same unit in which a draft is made."""
 ALIKE = 4
 """Rows by which nodes are priced for a batch: the cost of looking at all grows with it."""
 PATIENCE = 64
@@ -108,7 +106,8 @@ class Shadows:
         if self._topk and self._topk.tell_piece(slot):
             return
         length = int(self._lengths[slot])
-        if reader.read(self._tokens[slot, :length], PIECE) <= SHORT and reader.position == length:
+        reader.read(self._tokens[slot, :length], PIECE)
+        if reader.position == length:
             self._begin(seats, slot, reader)
 
     def _judged(self, seat: Seat, reader: LateReader[HostSource]) -> bool:
