@@ -19,16 +19,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
+from glimpse.pacing.keeping import keep_nodes, rehearse
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
-from glimpse.pacing.proposals import Floats, Ints, Proposal, Trust, rehearse
+from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
 from glimpse.pacing.spine import SpinePacer
-from glimpse.pacing.worth import token_prices, worthwhile
+from glimpse.pacing.worth import StepPrices, token_prices, worthwhile
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -75,11 +78,11 @@ class MarginalPacer(Pacer):
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Everyone drafts, which costs next to nothing; `trim` decides."""
-        self.meet(rows)
+        self._meet(rows)
         most = [min(self.most, left) for left in room]
         return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
 
-    def meet(self, rows: RowView) -> None:
+    def _meet(self, rows: RowView) -> None:
         """These rows decode now: what nodes cost depends on them."""
         lengths = rows.column(rows.rows.committed_len)
         self._decoding = len(rows)
@@ -95,6 +98,19 @@ class MarginalPacer(Pacer):
         step that nodes are added to, and what one node adds."""
         begin, plain = self._seconds()
         return plain / self._decoding, begin / self._decoding, max(float(token_prices(self._costs, length)), 1e-12)
+
+    def prices(self, rows: RowView, alike: int, nodes: int) -> StepPrices | None:
+        """What steps of these rows cost, by which the drafts of `alike` of them are cut as if all others were like
+        these, each of at most `nodes` nodes; None where it is not known what a plain step takes."""
+        self._meet(rows)
+        if self.plain_is_unknown:
+            return None
+        each, count = len(rows) / alike, alike * nodes
+        start, plain = (seconds / each for seconds in self._seconds())
+        taken = start + float(token_prices(self._costs, self._plain.full_kv // len(rows))) * np.arange(count + 1)
+        if self._padding is not None:
+            taken = taken + self._padding.seconds(self._plain, count, each) / each
+        return StepPrices(alike, plain, taken)
 
     def runs_with(self, nodes: int) -> int:
         """The query tokens that a verification of one row's `nodes` nodes runs with."""
@@ -118,23 +134,16 @@ class MarginalPacer(Pacer):
 
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""
-        gains = [self._gains(rows, slot) for slot in rows.slots]
+        gains = self._gains(rows)
         if self.plain_is_unknown:
             return [0] * len(rows)
-        worth = self.cut(gains, rows.column(rows.rows.committed_len), self._decoding)
-        for slot, kept in zip(rows.slots, worth, strict=True):
-            if slot in rows.rows.branching:
-                rows.rows.keep_nodes(slot, kept)
+        prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
+        nodes = sum(map(len, gains))
+        extra = None if self._padding is None else self._padding.seconds(self._plain, nodes)
+        worth = worthwhile(gains, prices, self._decoding, self._seconds(), extra)
+        trees = [slot in rows.rows.branching for slot in rows.slots]
+        keep_nodes(rows.pick(trees), [kept for kept, tree in zip(worth, trees, strict=True) if tree])
         return [len(kept) for kept in worth]
-
-    def cut(self, gains: Sequence[Floats], lengths: Sequence[int], rows: int) -> list[Ints]:
-        """The nodes worth verifying, likeliest first, of drafts whose nodes have the chances `gains`, in rows of
-        `lengths`; `rows`: of how many the step is made up that these are a part of. Fewer than decode stand for all."""
-        each = self._decoding / rows
-        prices, seconds = token_prices(self._costs, lengths), tuple(own / each for own in self._seconds())
-        nodes, padding = sum(map(len, gains)), self._padding
-        extra = None if padding is None else padding.seconds(self._plain, nodes, each) / each
-        return worthwhile(gains, prices, rows, (seconds[0], seconds[1]), extra)
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Judges what was proposed by what was committed."""
@@ -152,14 +161,23 @@ class MarginalPacer(Pacer):
     def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
         """The draft that stands in a row, which is judged when the text is known; and the chance [n] of each of its
         nodes, given that its parent is accepted."""
-        state = self._states[slot]
-        state.proposal = proposal = Proposal.of(rows, slot)
-        return proposal, state.trust.chances(proposal)
+        found, chances = self._looked_at(rows.rows_of(slot))
+        return found.nodes, chances
 
-    def _gains(self, rows: RowView, slot: int) -> Floats:
-        """[n]: P(the text runs through each node)."""
-        proposal, chances = self.proposed(rows, slot)
-        return proposal.along(chances)
+    def chances(self, slots: Sequence[int], proposals: Proposals) -> Floats:
+        """[nodes]: P(a node of these rows' drafts is accepted, given that its parent is)."""
+        return believed([self._states[slot].trust for slot in slots], proposals)
+
+    def _looked_at(self, rows: RowView) -> tuple[Proposals, Floats]:
+        found = Proposals.of(rows)
+        for slot, proposal in zip(rows.slots, found.each(), strict=True):
+            self._states[slot].proposal = proposal
+        return found, self.chances(rows.slots, found)
+
+    def _gains(self, rows: RowView) -> list[Floats]:
+        """Of each row [n]: P(the text runs through each node)."""
+        found, chances = self._looked_at(rows)
+        return found.split(found.along(chances))
 
     def _seconds(self) -> tuple[float, float]:
         """Of the step that nodes are added to, and of the plain step."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.compiled import compiled
+from glimpse.drafting.tree import Tree
 
 SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
@@ -52,6 +53,13 @@ class Proposal:
         source = own.draft_source.numpy()[slot, :count].astype(np.int64)
         return cls(tokens, parents, said, source, depth)
 
+    @classmethod
+    def of_tree(cls, tree: Tree) -> Proposal:
+        """A source's tree."""
+        said, depth = np.empty(len(tree), np.float64), np.empty(len(tree), np.int64)
+        _look_back(tree.parents, tree.reach, said, depth)
+        return cls(tree.tokens, tree.parents, said, tree.source.astype(np.int64), depth)
+
     def along(self, chances: Floats) -> Floats:
         """[n]: the product of `chances` [n] from the root to each node."""
         reach = chances.copy()
@@ -71,6 +79,15 @@ def _look(parents: Ints, ratios: Floats, said: Floats, depth: Ints) -> None:
 
 
 @compiled
+def _look_back(parents: Ints, reach: NDArray[np.float32], said: Floats, depth: Ints) -> None:
+    """Writes each node's own probability and its depth; `reach` [n] is the chance of its path."""
+    for node in range(len(parents)):
+        above = 1.0 if parents[node] < 0 else reach[parents[node]]
+        said[node] = reach[node] / max(above, 1e-12)
+        depth[node] = 1 if parents[node] < 0 else depth[parents[node]] + 1
+
+
+@compiled
 def _multiply(parents: Ints, reach: Floats) -> None:
     """Multiplies each entry by its parent's."""
     for node in range(len(parents)):
@@ -86,6 +103,7 @@ def rehearse() -> None:
     proposal, trust = Proposal(one, none, said, one, depth), Trust()
     proposal.along(trust.chances(proposal))
     trust.learn(proposal, [0])
+    _look_back(none, np.ones(1, np.float32), said, depth)
 
 
 class Trust:

@@ -85,7 +85,7 @@ def test_a_batch_wakes_for_drafts_that_shadows_foretell(llm, monkeypatch):
     assert ids_of(outputs) == ids_of(llm.generate(prompts[:1], params[:1]))
     rested = [ask for ask, told in asked if not told]
     assert sum(rested) <= BEGIN
-    assert len(rested) > BEGIN + KNOWN
+    assert len(rested) >= BEGIN + KNOWN
     assert all(ask for ask, told in asked if told)
     assert told_of[0] == 1, "no shadows beside steps that ask"
 

@@ -23,12 +23,14 @@ from glimpse.engine.device.prompt_topk import PIECE, PromptTopK
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.watched import WatchedAsking
 from glimpse.engine.parts import Parts
-from glimpse.pacing.auto_shadow import proposal_of
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.proposals import Floats, Ints, Proposal
+from glimpse.pacing.worth import StepPrices
 
 ALIKE = 4
 """Rows by which nodes are priced for a batch: the cost of looking at all grows with it."""
+PRICED = 32
+"""Rounds after which prices are looked at anew, which takes longer than a round."""
 PATIENCE = 64
 """Steps without time to spare after which a unit is done all the same: else nothing would be known."""
 Told = Callable[[int, int, int], None]
@@ -85,6 +87,9 @@ class Shadows:
         self._rounds: dict[int, _Round] = {}
         """By slot, the youngest last."""
         self._turn, self._missed = 0, 0
+        self._prices: StepPrices | None = None
+        self._priced, self._left = 0, 0
+        """How many rows prices are for, and the rounds for which they hold."""
 
     def step(self, seats: Sequence[Seat], *, spare: bool) -> None:
         """A plain step of these rows was launched; `spare`: the host would wait for a report now."""
@@ -124,23 +129,29 @@ class Shadows:
         return True
 
     def _begin(self, seats: Sequence[Seat], slot: int, reader: LateReader[HostSource]) -> None:
-        begin = int(self._lengths[slot])
+        """A new round of a row that was read, unless prices have to be looked at first."""
+        begin, rows = int(self._lengths[slot]), len(seats)
         depth = min(self._rows.max_draft, self._pacer.most, int(self._limits[slot]) - begin - 1)
         if depth < 1:
             return
-        self._pacer.meet(RowView(self._rows, tuple(seat.slot for seat in seats)))
-        if self._pacer.plain_is_unknown:
+        self._left -= 1
+        if self._prices is None or self._left < 0 or rows != self._priced:
+            self._price(RowView(self._rows, tuple(seat.slot for seat in seats)))
             return
-        proposal = proposal_of(reader.look(self._drafter.budget, depth))
+        proposal = Proposal.of_tree(reader.look(self._drafter.budget, depth))
         gains = proposal.along(self._pacer.trust_of(slot).chances(proposal))
-        kept = self._kept(gains, begin, len(seats))
+        kept = self._prices.first(self._like(gains, min(rows, ALIKE)))[: self._most]
         self._rounds[slot] = _Round.of(begin, proposal, gains, kept)
 
-    def _kept(self, gains: Floats, begin: int, rows: int) -> Ints:
-        """The nodes that would be verified of a draft, were the batch like this row and those looked at before."""
-        others = list(islice(reversed(self._rounds.values()), min(rows, ALIKE) - 1))
-        together, lengths = [gains, *(own.gains for own in others)], [begin, *(own.begin for own in others)]
-        return self._pacer.cut(together, lengths, len(together))[0][: self._most]
+    def _price(self, rows: RowView) -> None:
+        self._prices = self._pacer.prices(rows, min(len(rows), ALIKE), self._drafter.budget)
+        self._priced, self._left = len(rows), PRICED
+
+    def _like(self, gains: Floats, count: int) -> list[Floats]:
+        """So many rows: one whose nodes have the chances `gains`, those looked at last, and where there are none yet
+        more like the first."""
+        others = [own.gains for own in islice(reversed(self._rounds.values()), count - 1)]
+        return [gains, *others, *[gains] * (count - 1 - len(others))]
 
 
 def shadows_of(parts: Parts, asking: Asking | None, most: int, topk: PromptTopK | None) -> Shadows | None:
