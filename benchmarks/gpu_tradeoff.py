@@ -21,9 +21,8 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
-from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +53,8 @@ Wanted = Callable[[str], bool]
 SPEED_MODES = "plain,sparse@4,sparse@8,slowfast,slowfast-exact,slowfast-exact@4"
 
 
-def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any] | None, context: int, read: int) -> float:
-    """Speed over plain decoding by measured steps; NaN where none were measured. `read`: a draft step's positions."""
-    if steps is None:
-        return nan
+def reckoned(found: Mapping[str, Any], steps: Mapping[str, Any], context: int, read: int) -> float:
+    """Speed over plain decoding by measured steps. `read`: a draft step's positions."""
     plain, drafts = steps["plain"]["median"], steps["draft"]
     measured, narrow = steps["budget"], drafts["median"]
     share = min(max((read - measured) / max(1, context - measured), 0.0), 1.0)
@@ -77,14 +74,6 @@ def _verify(steps: Mapping[str, Any], drafted: float) -> float:
         return float(np.interp(drafted, lengths, seconds))
     slope = (seconds[-1] - seconds[-2]) / (lengths[-1] - lengths[-2])
     return float(seconds[-1] + slope * (drafted - lengths[-1]))
-
-
-def steps_of(path: Path | None, shape: CellShape) -> dict[str, Any] | None:
-    """The steps of a cell in a result file of `bench decode`, with the budget that its draft steps had."""
-    if path is None:
-        return None
-    runs = [run for run in read_result(path).runs if run.get("name") == shape.name and "steps" in run]
-    return {**runs[0]["steps"], "budget": runs[0]["budget"]} if runs else None
 
 
 def measure(options: argparse.Namespace, journal: Journal, deadline: float) -> list[str]:
@@ -107,7 +96,7 @@ def measure(options: argparse.Namespace, journal: Journal, deadline: float) -> l
 def quality_cells(
     options: argparse.Namespace, models: Models, machine: Machine, wanted: Wanted
 ) -> Iterator[dict[str, Any]]:
-    """How far each wanted mode of `--cells` strays, and its reckoned speed; a cell's modes share prompts and laws."""
+    """How far each wanted mode of `--cells` strays; a cell's modes share prompts and laws."""
     modes = modes_of(options.modes)
     for shape in shapes_of(options.cells, options):
         own = measuring(options, models, machine, shape)
@@ -115,10 +104,8 @@ def quality_cells(
             key = f"{shape.name} {mode.name}"
             if wanted(key):
                 found = own.cell(mode, lambda line: None)
-                known = speed_of(found, options, shape, own.budget_of(mode.drafter))
-                said = f"TV {found['tv']:.4f}, accepted {found['accepted']:.2f}"
-                print(f"{key}: {said}, reckoned {known.get('reckoned_speed', nan):.2f}", flush=True)
-                yield {**found, "name": key, **known, "machine": asdict(machine)}
+                print(f"{key}: TV {found['tv']:.4f}, accepted {found['accepted']:.2f}", flush=True)
+                yield {**found, "name": key, "machine": asdict(machine)}
         del own
         gc.collect()
 
@@ -131,7 +118,7 @@ def speed_cells(options: argparse.Namespace, models: Models, wanted: Wanted) -> 
         if wanted(key):
             found = list[dict[str, Any]]()
             for own in speeds(models, Text(ids=options.ids), shape, asked, options.speed_tokens, options.turns):
-                found.append(own | speed_of(own, options, shape, own["budget"]))
+                found.append(own)
                 print(f"{key}: {own['mode']}, {own['speeds']} tokens/s, {own['graphs']:.2f} as graphs", flush=True)
             yield {"name": key, "measured": found}
 
@@ -146,10 +133,21 @@ def shapes_of(cells: str, options: argparse.Namespace) -> list[CellShape]:
     return [parse_cell(cell, options.model, (8,)) for cell in cells.split(",") if cell]
 
 
-def speed_of(found: Mapping[str, Any], options: argparse.Namespace, shape: CellShape, read: int) -> dict[str, float]:
-    """The reckoned speed as a cell keeps it: nothing where no steps were measured."""
-    speed = reckoned(found, steps_of(options.steps, shape), shape.context, read)
-    return {} if isnan(speed) else {"reckoned_speed": speed}
+def with_speeds(cells: Sequence[Mapping[str, Any]], steps: Path | None) -> list[dict[str, Any]]:
+    """Cells with the speeds that are reckoned from the steps of a result file; those of which it has none have none."""
+    known = {} if steps is None else {run["name"]: run for run in read_result(steps).runs if "steps" in run}
+    return [_with_speed(cell, known) for cell in cells]
+
+
+def _with_speed(cell: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    own = dict(cell)
+    if "measured" in cell:
+        own["measured"] = [_with_speed(mode, known) for mode in cell["measured"]]
+    run = known.get(cell["cell"].removesuffix(f" {cell['mode']}")) if "mode" in cell else None
+    if run is not None:
+        steps = {**run["steps"], "budget": run["budget"]}
+        own["reckoned_speed"] = reckoned(cell, steps, int(run["context"]), cell["budget"])
+    return own
 
 
 def measuring(options: argparse.Namespace, models: Models, machine: Machine, shape: CellShape) -> TradeoffMeasuring:
@@ -166,22 +164,32 @@ def budget_of(mode: Mode, options: argparse.Namespace) -> int:
     return max(asked, recall.sinks + recall.recent)
 
 
-def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
-    """The result file."""
-    root = Path(__file__).resolve().parents[1]
-    commit, dirty = environment.known_commit(root, options.commit)
+def shown(cells: Sequence[dict[str, Any]]) -> list[Table]:
+    """The tables of a result file."""
     rows = [[cell["name"], f"{cell['reckoned_speed']:.2f}", f"{cell['tv']:.4f}", f"{cell['perplexity']:.2f}"]
             for cell in cells if "reckoned_speed" in cell]  # fmt: skip
     measured = [own for cell in cells for own in cell.get("measured", ())]
-    shown = plain_tables(cells) + ([table(measured)] if measured else [])
-    if rows:
-        shown.append(
-            Table("Speed reckoned from measured steps", (COLUMNS[0], "speed / plain", "TV", "perplexity"), rows)
-        )
+    found = plain_tables(cells) + ([table(measured)] if measured else [])
+    columns = (COLUMNS[0], "speed / plain", "TV", "perplexity")
+    return [*found, Table("Speed reckoned from measured steps", columns, rows)] if rows else found
+
+
+def again(path: Path, options: argparse.Namespace) -> Result:
+    """A result file with the speeds of its cells reckoned anew."""
+    known = read_result(path)
+    cells = with_speeds(known.runs, options.steps)
+    return replace(known, runs=cells, targets=targets(cells), tables=shown(cells))
+
+
+def result_of(cells: Sequence[dict[str, Any]], options: argparse.Namespace) -> Result:
+    """The result file."""
+    cells = with_speeds(cells, options.steps)
+    root = Path(__file__).resolve().parents[1]
+    commit, dirty = environment.known_commit(root, options.commit)
     return Result(
         suite="tradeoff", device=environment.device_of(torch.device(options.device)), versions=environment.versions(),
         commit=commit, dirty=dirty, quick=False, settings=_settings(options), runs=list(cells),
-        targets=targets(cells), tables=shown,
+        targets=targets(cells), tables=shown(cells),
     )  # fmt: skip
 
 
@@ -211,6 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--commit")
+    parser.add_argument(
+        "--again", type=Path, help="a result file whose speeds are reckoned by --steps; measures nothing"
+    )
     options = parser.parse_args(arguments)
     with script_in(options.out, "tradeoff"):
         return run(options, time.perf_counter() + options.seconds)
@@ -218,6 +229,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace, deadline: float) -> int:
     """What is not measured yet, as far as there is time, and the result file; see `main`."""
+    if options.again:
+        print(write_result(again(options.again, options), options.out))
+        return 0
     header = {"code": environment.package_digest(), "settings": _settings(options), "device": options.device}
     journal = Journal(options.out / ".tradeoff.partial.jsonl", header)
     left = measure(options, journal, deadline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from glimpse.pacing.fixed import FixedPacer
 from glimpse.pacing.libraspec import LibraSpecChainPacer, LibraSpecPacer
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, PaceContext, Pacer
-from glimpse.pacing.proposals import Floats, Proposal
+from glimpse.pacing.proposals import Floats, Proposals
 from glimpse.pacing.reliability import Reliability
 
 Make = Callable[[PaceContext], Pacer]
@@ -65,9 +65,8 @@ class FirstOf(FixedPacer):
 class Untaught(MarginalPacer):
     """Believes what drafters say."""
 
-    def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
-        proposal, _ = super().proposed(rows, slot)
-        return proposal, np.minimum(proposal.said, 0.98)
+    def chances(self, slots: Sequence[int], proposals: Proposals) -> Floats:
+        return np.minimum(proposals.nodes.said, 0.98)
 
 
 class UntaughtPaper(Untaught, LibraSpecPacer):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks import gpu_tradeoff
 from tests.tiny import write_tiny_checkpoint
 
-from glimpse.bench.results import read_result
+from glimpse.bench.results import read_result, write_result
 
 STEPS = {"plain": {"median": 10.0}, "draft": {"median": 2.0}, "verify": {"4": {"median": 12.0}, "8": {"median": 16.0}},
          "budget": 500}  # fmt: skip
@@ -26,7 +28,6 @@ STEPS = {"plain": {"median": 10.0}, "draft": {"median": 2.0}, "verify": {"4": {"
 )
 def test_speeds_by_hand(found, read, speed):
     assert gpu_tradeoff.reckoned(found, STEPS, 2000, read) == pytest.approx(speed)
-    assert np.isnan(gpu_tradeoff.reckoned(found, None, 2000, read))
 
 
 def test_runs_stops_and_goes_on(tmp_path, capsys):
@@ -43,6 +44,17 @@ def test_runs_stops_and_goes_on(tmp_path, capsys):
     assert [cell["mode"] for cell in result.runs] == ["plain", "sparse@4", "slowfast", "cactus:1@4"]
     assert result.runs[2]["trusted"] > 0.3
     assert not any("reckoned_speed" in cell for cell in result.runs), "nobody gave the steps"
+    own = {"name": result.runs[0]["cell"].removesuffix(" plain"), "context": 2000, "budget": 500, "steps": STEPS}
+    write_result(replace(result, suite="decode", runs=[own]), tmp_path)
+    given = ["--again", str(tmp_path / "out" / "cpu-tradeoff.json"), "--steps", str(tmp_path / "cpu-decode.json")]
+    assert gpu_tradeoff.main([*argv, *given]) == 0
+    found = read_result(tmp_path / "out" / "cpu-tradeoff.json")
+    assert found.commit == result.commit
+    assert found.runs[0]["reckoned_speed"] == 1.0
+    assert found.runs[1]["reckoned_speed"] == pytest.approx(
+        gpu_tradeoff.reckoned(result.runs[1], STEPS, 2000, result.runs[1]["budget"])
+    )
+    assert [table.title for table in found.tables][-1] == "Speed reckoned from measured steps"
 
 
 def test_whole_batches_are_timed_beside_the_reckoned_speed(tmp_path):

@@ -1,7 +1,5 @@
 """Drafts in rows: chains at rest, trees while they last."""
 
-import numpy as np
-import pytest
 import torch
 
 from glimpse.cache.pool import CacheShape, PagePool
@@ -65,29 +63,6 @@ def test_after_a_tree_the_parents_are_a_chains_again():
         assert rows.tree(1) is None
         assert rows.draft_parents.tolist() == [list(range(-1, 7))] * 2
         assert rows.draft_len.tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("kept", [[2, 0, 4], [0, 1, 3], [0, 2], []])
-def test_nodes_that_are_kept_stand_as_a_draft_of_them_would(kept):
-    """A tree whose second node hangs on the first: also where what is left is a chain, or nothing."""
-    tokens, parents, source = torch.tensor([8, 9, 10, 11, 12]), [-1, 0, -1, 1, 2], torch.arange(5)
-    chances = torch.tensor([0.5, 0.8, 0.4, 0.0, 0.9])
-    found, right = rows_of(), rows_of()
-    found.put_draft(1, tokens, torch.tensor(parents), chances, source)
-    found.draft_entropy[1, :5] = torch.arange(5.0)
-    found.keep_nodes(1, np.array(kept, np.int64))
-    above = [kept.index(parents[node]) if parents[node] >= 0 else -1 for node in kept]
-    right.put_draft(1, tokens[kept], torch.tensor(above, dtype=torch.int64), chances[kept], source[kept])
-    count = len(kept)
-    assert found.draft_len.tolist() == right.draft_len.tolist()
-    assert found.branching == right.branching
-    assert torch.equal(found.draft_parents, right.draft_parents)
-    begin = int(found.committed_len[1])
-    assert torch.equal(found.tokens[1, begin : begin + count], tokens[kept])
-    assert torch.equal(found.draft_source[1, :count], right.draft_source[1, :count])
-    assert found.draft_entropy[1, :count].tolist() == kept
-    reach, wanted = (rows.draft_confidence[1, :count].cumprod(0) for rows in (found, right))
-    torch.testing.assert_close(reach, wanted, atol=1e-6, rtol=1e-4)
 
 
 def test_branches_leave_the_spine_its_entropies():

@@ -10,7 +10,7 @@ import torch
 from tests.pacing.test_marginal_pacer import LENGTH, pacer, rows_with
 
 from glimpse.engine.device.covering import node_bucket
-from glimpse.pacing.costs import BELIEVED, StepCosts, StepLoad
+from glimpse.pacing.costs import BELIEVED, StepCosts, StepLoad, verifying
 from glimpse.pacing.padding import Padding
 
 TOKEN, STEP = 0.01, 1.0
@@ -64,15 +64,16 @@ def test_a_slow_step_is_believed_by_little():
 def test_a_size_that_was_fast_once_is_believed_by_half():
     costs = priced()
     ran(costs, 4, 0.5, times=1)
-    assert costs.missed(StepLoad(full_tokens=4, full_kv=LENGTH)) == pytest.approx((0.5 - 1.04) / 2, rel=1e-2)
-    assert costs.missed(StepLoad(full_tokens=8, full_kv=LENGTH)) is None
+    found = costs.missed([verifying(8, LENGTH), verifying(4, LENGTH)])
+    assert found == {1: pytest.approx((0.5 - 1.04) / 2, rel=1e-2)}
+    assert costs.missed([verifying(8, LENGTH)]) == {}
 
 
 def test_what_a_size_missed_is_told_of_its_own_load_not_of_the_one_asked_about():
     costs = priced(1e-3)
     for _ in range(9):
         costs.observe(StepLoad(full_tokens=4, full_kv=1000), STEP + 4 * TOKEN + 1.0 + 0.3)
-    assert costs.missed(StepLoad(full_tokens=4, full_kv=700)) == pytest.approx(0.27, rel=1e-2)
+    assert costs.missed([verifying(4, 700)]) == {0: pytest.approx(0.27, rel=1e-2)}
 
 
 def tree(nodes: int) -> tuple[list[int], list[int], list[float]]:

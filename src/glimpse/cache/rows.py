@@ -107,24 +107,6 @@ class Rows:
         self.draft_source[slot, :count] = source
         self.draft_len[slot] = count
 
-    def keep_nodes(self, slot: int, kept: NDArray[np.int64]) -> None:
-        """Leaves of the row's draft the nodes `kept` [k], in this order: each after its parent, which stays too."""
-        begin, count = int(self.committed_len[slot]), int(self.draft_len[slot])
-        tokens, parents = self.tokens.numpy()[slot, begin:], self.draft_parents.numpy()[slot]
-        confidence, source = self.draft_confidence.numpy()[slot], self.draft_source.numpy()[slot]
-        place = np.full(count + 1, -1)  # the last entry is the root's
-        place[kept] = np.arange(len(kept))
-        above, reach = place[parents[kept]], np.cumprod(confidence[:count], dtype=np.float64)[kept]
-        tokens[: len(kept)], source[: len(kept)] = tokens[kept], source[kept]
-        entropy = self.draft_entropy.numpy()[slot]
-        entropy[: len(kept)] = entropy[kept]
-        confidence[: len(kept)] = reach / np.concatenate(([1.0], reach[:-1]))
-        parents[:] = self._chain.numpy()
-        if (above == parents[: len(kept)]).all():
-            self.branching.discard(slot)
-        parents[: len(kept)] = above
-        self.draft_len[slot] = len(kept)
-
     def put_branches(
         self, slot: int, spine: int, tokens: Tensor, parents: Tensor, confidence: Tensor, source: Tensor | int = 0
     ) -> None:

@@ -27,9 +27,9 @@ from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
 from glimpse.pacing.entropy import EntropyPacer
+from glimpse.pacing.keeping import rehearse
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import rehearse
 from glimpse.speculation import Choice
 
 GUESSES = {"lookup": 1.10, "suffix": 1.11, "racer": 1.14, "racer+suffix": 1.13}

@@ -12,6 +12,7 @@ import numpy as np
 FEATURES = ("step", "full_tokens", "draft_tokens", "full_kv", "draft_kv", "pairs", "rounds", "mixed", "riding")
 """What a step is priced by: itself, and the counts of its `StepLoad`."""
 Counts = np.ndarray | Sequence[int] | int
+Kind = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class StepLoad:
         return np.array((1, *self._tuple()), dtype=np.float64)
 
     @property
-    def kind(self) -> tuple[int, ...]:
+    def kind(self) -> Kind:
         """Steps of one kind cost about the same: equal token counts, positions within a factor of two."""
         return (
             self.full_tokens,
@@ -59,6 +60,11 @@ class StepLoad:
             self.rounds,
             self.riding,
         )
+
+
+def verifying(tokens: int, read: int) -> Kind:
+    """The kind of steps of `tokens` query tokens that read everything, `read` positions, and nothing else."""
+    return tokens, 0, read.bit_length(), 0, 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class StepCosts:
         if start is not None:
             # What was measured as nothing may still grow: the fit leans on a relative distance.
             self._start = np.maximum(np.asarray(start, dtype=np.float64), 1e-3 * self._start)
-        self._kinds: dict[tuple[int, ...], _Kind] = {}
+        self._kinds: dict[Kind, _Kind] = {}
         self._fit: np.ndarray | None = self._start
         self._scale = 1.0
         """Of the steps seen, over what was predicted before any."""
@@ -172,7 +178,7 @@ class StepCosts:
     @property
     def foretold(self) -> np.ndarray:
         """[9] as `coefficients`: what the fit leans on, at this machine's speed."""
-        _ = self.coefficients  # a fit may be due, which finds the scale
+        self.settle()  # a fit finds the scale
         return self._start * self._scale
 
     def observe(self, load: StepLoad, seconds: float) -> None:
@@ -188,6 +194,10 @@ class StepCosts:
         self._since += 1
         if not known or self._since >= self.REFIT:
             self._fit = None
+
+    def settle(self) -> None:
+        """Makes the fit that would be made when a price is next asked for."""
+        _ = self.coefficients
 
     def points(self) -> list[tuple[np.ndarray, float]]:
         """For each kind of step seen, its mean load ([9], as `StepLoad.features`) and median seconds."""
@@ -214,15 +224,18 @@ class StepCosts:
         measured, count = self.measured(load), self.seen(load)
         return None if measured is None else (measured - self.seconds(load)) * count / (count + 1)
 
-    def missed(self, load: StepLoad) -> float | None:
-        """As `off`, but at what those steps carried themselves, and dearer by no more than `BELIEVED` for each of them:
-        where few ran, a slow one keeps nobody from trying again."""
-        kind = self._kinds.get(load.kind)
-        if kind is None:
-            return None
-        (own, measured), count = kind.point, len(kind.seconds)
-        predicted = float(own @ self.coefficients)
-        return min((measured - predicted) * count / (count + 1), BELIEVED * count * predicted)
+    def missed(self, kinds: Sequence[Kind]) -> dict[int, float]:
+        """As `off`, of those of the `kinds` that ran, by place; but at what those steps carried themselves, and dearer
+        by no more than `BELIEVED` for each of them: where few ran, a slow one keeps nobody from trying again."""
+        ran = [(place, own) for place, kind in enumerate(kinds) if (own := self._kinds.get(kind)) is not None]
+        if not ran:
+            return {}
+        predicted = np.array([own.point[0] for _, own in ran]) @ self.coefficients
+        return {
+            place: min((own.point[1] - said) * count / (count + 1), BELIEVED * count * said)
+            for (place, own), said in zip(ran, predicted.tolist(), strict=True)
+            for count in (len(own.seconds),)
+        }
 
     def seconds(self, load: StepLoad) -> float:
         """Predicted seconds of a step with this load."""

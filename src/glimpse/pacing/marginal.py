@@ -110,7 +110,7 @@ class MarginalPacer(Pacer):
         taken = start + float(token_prices(self._costs, self._plain.full_kv // len(rows))) * np.arange(count + 1)
         if self._padding is not None:
             taken = taken + self._padding.seconds(self._plain, count, each) / each
-        return StepPrices(alike, plain, taken)
+        return StepPrices(alike, plain, np.asarray(taken, np.float64))
 
     def runs_with(self, nodes: int) -> int:
         """The query tokens that a verification of one row's `nodes` nodes runs with."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
+from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad, verifying
 from glimpse.pacing.proposals import Floats, Ints
 
 _TOKEN = FEATURES.index("full_tokens")
@@ -34,13 +34,14 @@ class Padding:
         more_nodes = np.rint(each * np.arange(nodes + 1)).astype(np.int64)
         run = self._run(rows + int(more_nodes[-1]))[rows + more_nodes]
         sizes = np.unique(run[1:])
-        found = {size: off for size in sizes.tolist() if (off := self._missed(plain, size)) is not None}
+        found = self._costs.missed([verifying(size, plain.full_kv + size - rows) for size in sizes.tolist()])
         token, foretold = (float(seconds[_TOKEN]) for seconds in (self._costs.coefficients, self._costs.foretold))
         more = token * (run - rows - more_nodes)
         if found:
-            more = more + np.interp(run, list(found), list(found.values()))
+            known = sizes[list(found)]
+            more = more + np.interp(run, known, list(found.values()))
             # Where nothing was measured, what is thought dear is never tried.
-            more = more - max(0.0, token - foretold) * np.maximum(0, run - max(found))
+            more = more - max(0.0, token - foretold) * np.maximum(0, run - known[-1])
         more[0] = 0.0
         return np.asarray(more)
 
@@ -52,7 +53,3 @@ class Padding:
         if len(self._sizes) <= most:
             self._sizes = np.array([0, *map(self._padded, range(1, most + 1))])
         return self._sizes[: most + 1]
-
-    def _missed(self, plain: StepLoad, size: int) -> float | None:
-        read = plain.full_kv + size - plain.full_tokens
-        return self._costs.missed(StepLoad(full_tokens=size, full_kv=read))

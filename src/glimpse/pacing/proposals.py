@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glimpse.cache.rows import RowView
+from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.compiled import compiled
 from glimpse.drafting.tree import Tree
 
@@ -45,13 +47,7 @@ class Proposal:
     @classmethod
     def of(cls, rows: RowView, slot: int) -> Proposal:
         """The draft that stands in a row."""
-        own, begin, count = rows.rows, int(rows.rows.committed_len[slot]), int(rows.rows.draft_len[slot])
-        parents = own.draft_parents.numpy()[slot, :count].copy()
-        said, depth = np.empty(count, np.float64), np.empty(count, np.int64)
-        _look(parents, own.draft_confidence.numpy()[slot, :count].astype(np.float64), said, depth)
-        tokens = own.tokens.numpy()[slot, begin : begin + count].copy()
-        source = own.draft_source.numpy()[slot, :count].astype(np.int64)
-        return cls(tokens, parents, said, source, depth)
+        return Proposals.of(rows.rows_of(slot)).nodes
 
     @classmethod
     def of_tree(cls, tree: Tree) -> Proposal:
@@ -62,20 +58,54 @@ class Proposal:
 
     def along(self, chances: Floats) -> Floats:
         """[n]: the product of `chances` [n] from the root to each node."""
+        return Proposals.alone(self).along(chances)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """The drafts of R rows, one after the other: what a batch pays for a look at them is one call."""
+
+    nodes: Proposal
+    """All rows' nodes; a parent is a place among its row's."""
+    ends: Ints
+    """[R]: where each row's nodes end."""
+
+    @classmethod
+    def of(cls, rows: RowView) -> Proposals:
+        """The drafts that stand in these rows."""
+        own, slots = rows.rows, np.array(rows.slots, np.int64)
+        ends = np.cumsum(own.draft_len.numpy()[slots])
+        count = int(ends[-1]) if len(ends) else 0
+        tokens, parents, source, depth = np.empty((4, count), np.int64)
+        said = np.empty(count, np.float64)
+        _look(
+            slots, own.committed_len.numpy()[slots], ends, own.tokens.numpy(), own.draft_parents.numpy(),
+            own.draft_confidence.numpy(), own.draft_source.numpy(), tokens, parents, said, source, depth,
+        )  # fmt: skip
+        return cls(Proposal(tokens, parents, said, source, depth), ends)
+
+    @classmethod
+    def alone(cls, proposal: Proposal) -> Proposals:
+        """One row's."""
+        return cls(proposal, np.array([len(proposal.parents)]))
+
+    def along(self, chances: Floats) -> Floats:
+        """[nodes]: the product of `chances` [nodes] from each row's root to the node."""
         reach = chances.copy()
-        _multiply(self.parents, reach)
+        _multiply(self.nodes.parents, self.ends, reach)
         return reach
 
+    def split(self, values: Floats) -> list[Floats]:
+        """Values of all nodes [nodes], row by row."""
+        return [values[begin:end] for begin, end in pairwise([0, *self.ends.tolist()])]
 
-@compiled
-def _look(parents: Ints, ratios: Floats, said: Floats, depth: Ints) -> None:
-    """Writes each node's own probability and its depth; the running product of `ratios` is the chance of its path."""
-    reach, product = np.empty(len(parents)), 1.0
-    for node in range(len(parents)):
-        product *= ratios[node]
-        above = 1.0 if parents[node] < 0 else reach[parents[node]]
-        reach[node], said[node] = product, product / max(above, 1e-12)
-        depth[node] = 1 if parents[node] < 0 else depth[parents[node]] + 1
+    def each(self) -> list[Proposal]:
+        """Row by row."""
+        return [self._part(begin, end) for begin, end in pairwise([0, *self.ends.tolist()])]
+
+    def _part(self, begin: int, end: int) -> Proposal:
+        own, part = self.nodes, slice(begin, end)
+        return Proposal(own.tokens[part], own.parents[part], own.said[part], own.source[part], own.depth[part])
 
 
 @compiled
@@ -88,22 +118,45 @@ def _look_back(parents: Ints, reach: NDArray[np.float32], said: Floats, depth: I
 
 
 @compiled
-def _multiply(parents: Ints, reach: Floats) -> None:
-    """Multiplies each entry by its parent's."""
-    for node in range(len(parents)):
-        if parents[node] >= 0:
-            reach[node] *= reach[parents[node]]
+def _look(
+    slots: Ints, lengths: Ints, ends: Ints, texts: Ints, above: Ints, ratios: NDArray[np.float32],
+    sources: NDArray[np.uint8], tokens: Ints, parents: Ints, said: Floats, source: Ints, depth: Ints,
+) -> None:  # fmt: skip
+    """Copies the drafts that stand behind the rows' `lengths`, with each node's own probability and its depth; the
+    running product of `ratios` is the chance of its path."""
+    begin = 0
+    for row in range(len(slots)):
+        slot, reach, product = slots[row], np.empty(ends[row] - begin), 1.0
+        for node in range(ends[row] - begin):
+            at, parent = begin + node, above[slot, node]
+            product *= ratios[slot, node]
+            before = 1.0 if parent < 0 else reach[parent]
+            reach[node] = product
+            tokens[at], parents[at] = texts[slot, lengths[row] + node], parent
+            said[at], source[at] = product / max(before, 1e-12), sources[slot, node]
+            depth[at] = 1 if parent < 0 else depth[begin + parent] + 1
+        begin = ends[row]
+
+
+@compiled
+def _multiply(parents: Ints, ends: Ints, reach: Floats) -> None:
+    """Multiplies each entry by its parent's, a place among its row's."""
+    begin = 0
+    for end in ends:
+        for node in range(begin, end):
+            if parents[node] >= 0:
+                reach[node] *= reach[begin + parents[node]]
+        begin = end
 
 
 def rehearse() -> None:
-    """Runs the loops once, so that they are compiled before anything is timed: a pacer takes their time for its own."""
-    one, none = np.zeros(1, np.int64), np.full(1, -1, np.int64)
-    said, depth = np.empty(1, np.float64), np.empty(1, np.int64)
-    _look(none, np.ones(1, np.float64), said, depth)
-    proposal, trust = Proposal(one, none, said, one, depth), Trust()
-    proposal.along(trust.chances(proposal))
-    trust.learn(proposal, [0])
-    _look_back(none, np.ones(1, np.float32), said, depth)
+    """Runs the loops once."""
+    rows, one = Rows(1, 2, 1), np.zeros(1, np.int64)
+    rows.committed_len[0] = rows.draft_len[0] = 1
+    found, trust = Proposals.of(RowView(rows, (0,))), Trust()
+    found.along(believed([trust], found))
+    trust.learn(Proposal(one, one - 1, np.ones(1), one, one + 1), [0])
+    _look_back(one - 1, np.ones(1, np.float32), np.ones(1), one.copy())
 
 
 class Trust:
@@ -120,9 +173,7 @@ class Trust:
 
     def chances(self, proposal: Proposal) -> Floats:
         """[n]: P(a node is accepted, given that its parent is)."""
-        found = np.empty(len(proposal.said))
-        _trusted(proposal.source, proposal.depth, proposal.said, self._right, self._said, found)
-        return found
+        return believed([self], Proposals.alone(proposal))
 
     def ratios(self, source: int) -> Floats:
         """[DEPTHS, len(SURENESS) + 1]: what `chances` multiplies the word of a source by."""
@@ -136,6 +187,14 @@ class Trust:
         _judge(*facts, np.array(committed, np.int64), self._right, self._said)
 
 
+def believed(trusts: Sequence[Trust], proposals: Proposals) -> Floats:
+    """[nodes]: P(a node is accepted, given that its parent is), by what is known of each row."""
+    nodes, found = proposals.nodes, np.empty(len(proposals.nodes.said))
+    right, told = np.array([trust._right for trust in trusts]), np.array([trust._said for trust in trusts])
+    _trusted(nodes.source, nodes.depth, nodes.said, proposals.ends, right, told, found)
+    return found
+
+
 @compiled
 def _cell(source: int, depth: int, said: float) -> tuple[int, int, int]:
     """Where a node counts."""
@@ -146,13 +205,18 @@ def _cell(source: int, depth: int, said: float) -> tuple[int, int, int]:
 
 
 @compiled
-def _trusted(sources: Ints, depths: Ints, said: Floats, right: Floats, told: Floats, found: Floats) -> None:
-    """Writes what `said` [n] is worth, by the averages `right` and `told` of each cell."""
-    for node in range(len(said)):
-        source, depth, sure = _cell(sources[node], depths[node], said[node])
-        together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
-        ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
-        found[node] = min(max(said[node], LEAST) * ratio, SUREST)
+def _trusted(
+    sources: Ints, depths: Ints, said: Floats, ends: Ints, right: Floats, told: Floats, found: Floats
+) -> None:  # fmt: skip
+    """Writes what `said` [nodes] is worth, by the averages `right` and `told` [R, ...] of each cell."""
+    begin = 0
+    for row in range(len(ends)):
+        for node in range(begin, ends[row]):
+            source, depth, sure = _cell(sources[node], depths[node], said[node])
+            together = (right[row, source, depth].sum() + PRIOR) / (told[row, source, depth].sum() + PRIOR)
+            ratio = (right[row, source, depth, sure] + PRIOR * together) / (told[row, source, depth, sure] + PRIOR)
+            found[node] = min(max(said[node], LEAST) * ratio, SUREST)
+        begin = ends[row]
 
 
 @compiled

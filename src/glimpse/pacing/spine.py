@@ -19,8 +19,9 @@ import torch
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.entropy import EntropyPacer
+from glimpse.pacing.keeping import keep_nodes, rehearse
 from glimpse.pacing.pacer import Decisions, PaceContext, Pacer
-from glimpse.pacing.proposals import Proposal, Trust, rehearse
+from glimpse.pacing.proposals import Proposal, Proposals, Trust, believed
 from glimpse.pacing.rounds import RoundPrices
 from glimpse.pacing.worth import worthwhile
 
@@ -60,15 +61,14 @@ class SpinePacer(Pacer):
 
     def trim(self, rows: RowView) -> list[int]:
         """Drops the nodes that are not worth verifying; how many are left. The spine stays in front."""
-        proposals = [Proposal.of(rows, slot) for slot in rows.slots]
-        states = [self._states[slot] for slot in rows.slots]
-        gains = [own.along(state.trust.chances(own)) for state, own in zip(states, proposals, strict=True)]
+        proposals, states = Proposals.of(rows), [self._states[slot] for slot in rows.slots]
+        gains = proposals.split(proposals.along(believed([state.trust for state in states], proposals)))
         spent = self._prices.spent(rows, [_spine(rows.rows, slot) for slot in rows.slots])
         found = worthwhile(gains, self._prices.of_tokens(rows), len(rows), (spent, spent))
         kept = [np.sort(nodes) for nodes in found]
-        for slot, state, proposal, nodes in zip(rows.slots, states, proposals, kept, strict=True):
+        for state, proposal in zip(states, proposals.each(), strict=True):
             state.proposal = proposal
-            rows.rows.keep_nodes(slot, nodes)
+        keep_nodes(rows, kept)
         return [len(nodes) for nodes in kept]
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glimpse.pacing.costs import StepCosts
+from glimpse.pacing.costs import FEATURES, StepCosts
 from glimpse.pacing.proposals import Floats, Ints
+
+_TOKEN, _READ, _PAIR = map(FEATURES.index, ("full_tokens", "full_kv", "pairs"))
 
 
 def token_prices(costs: StepCosts, lengths: int | Sequence[int] | Ints) -> Floats:
     """[R]: seconds that one more token of rows of these lengths adds to a verification."""
-    return costs.marginal(full_tokens=1, full_kv=1, pairs=lengths)
+    seconds = costs.coefficients
+    return np.asarray(seconds[_TOKEN] + seconds[_READ] + seconds[_PAIR] * np.asarray(lengths, np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ def worthwhile(
     best = _best(gain[order], taken, rows, seconds[1])
     owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
     kept = order[:best]
-    return [node[kept[owner[kept] == row]] for row in range(len(counts))]
+    together = kept[np.argsort(owner[kept], kind="stable")]
+    sizes = np.bincount(owner[kept], minlength=len(counts))
+    return np.split(node[together], np.cumsum(sizes)[:-1])
 
 
 def _best(gain: Floats, taken: Floats, rows: int, plain: float) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from engine.device.standins import Counted
 from engine.device.test_device_blocks import few_processors
-from glimpse.engine.device.graphs import _Held
+from glimpse.engine.device.graphs import _Held, uncollected
 from glimpse.llm import LLM
 
 __all__ = ["few_processors"]
@@ -46,3 +48,18 @@ def test_few_graphs_are_enough(llm, most, captures, monkeypatch):
     assert len(graphs) <= most
     assert graphs.captures - len(graphs) == graphs.dropped == found[0].settings["graphs_dropped"]
     assert graphs.captures == captures if most > 1 else graphs.captures >= captures
+
+
+def test_nothing_is_collected_during_a_capture():
+    """A graph that a dead engine left behind would be freed then, and the capture fail."""
+    assert gc.isenabled()
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -245,7 +245,7 @@ def test_nodes_are_priced_for_as_many_rows_as_run():
     kept = {}
     for rows in (1, 3, 12):
         shadow = Watched(rows=rows, token=0.05)
-        shadow.pacer.meet(shadow.view)
+        shadow.pacer._meet(shadow.view)
         for _ in range(3):
             shadow.pacer._costs.observe(shadow.pacer._plain, 1 + 0.05 * rows)
         shadow.ready()

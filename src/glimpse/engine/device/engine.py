@@ -65,8 +65,8 @@ class DeviceEngine:
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
-        exact = known and (core.drafts or ahead)
-        self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
+        self._launcher = Launcher(core, exact=known and (core.drafts or ahead))
+        self._mail = Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
         self._pace = pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])
@@ -170,6 +170,7 @@ class DeviceEngine:
             self._asking.interrupted()
         self._reader.step()
         launched = self._launch_next()
+        self._settler.teach()
         if self._shadows and launched and self._asking and self._asking.resting and not self._own:
             self._shadows.step(self._seats.taken, spare=not self._flying[0].arrived.reached)
         progress = self._land(self.AHEAD if launched and self._runs_ahead else 0)
@@ -258,8 +259,8 @@ class DeviceEngine:
         """See `Launched.unread`; of these rows, which have the seats."""
         if self._late_drafter is None or not self._asked:
             return frozenset()
-        slots = unread(self._late_drafter.readers, view)
-        return frozenset(seat.request.arrival for seat in self._seats.taken if seat.slot in slots)
+        waiting = unread(self._late_drafter.readers, view)
+        return frozenset(seat.request.arrival for seat in self._seats.taken if seat.slot in waiting)
 
     def _land(self, ahead: int) -> list[Progress]:
         """What all steps but the last `ahead` have brought."""

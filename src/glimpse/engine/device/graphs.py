@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
@@ -196,11 +197,26 @@ class Graphs:
         graph = torch.cuda.CUDAGraph()
         # Another thread may use the device for something else meanwhile.
         stream = _side_stream(self._device)
-        with torch.cuda.graph(graph, pool=self._memory, stream=stream, capture_error_mode="thread_local"):
+        with uncollected(), torch.cuda.graph(
+            graph, pool=self._memory, stream=stream, capture_error_mode="thread_local"
+        ):  # fmt: skip
             function()
         self._memory = self._memory or graph.pool()
         after, _ = torch.cuda.mem_get_info(self._device)
         return _Held(graph, max(0, before - after))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Nothing is collected while the block runs: a graph that an engine left behind cannot be freed during a capture,
+    which fails then."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @cache

@@ -120,9 +120,21 @@ class DeviceSettler:
         self._parts, self._waits, self._trees, self._blocks = parts, waits, trees, blocks
         self._trusts, self._paced = trusts(parts.acceptance), slowfast_of(parts) is not None
         self._mirror = Mirror(parts.rows)
+        self._untaught: list[Timed] = []
+        """What steps took that nothing was learned from yet."""
         self.watch: Watch | None = None
         self.doubtful = False
         """Whether the last report had a row whose draft may have made its logits not finite."""
+
+    def teach(self) -> None:
+        """Learns what steps take from those that have been read: while the device works, as a fit takes a tenth of the
+        shortest steps."""
+        costs = self._parts.costs
+        for timed in self._untaught:
+            costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
+        if self._untaught:
+            self._untaught.clear()
+            costs.settle()
 
     def settle(self, launched: Launched) -> list[Progress]:
         """What a step has brought; waits for it."""
@@ -162,8 +174,7 @@ class DeviceSettler:
                 speculation.eager_steps[ran.reason] += launched.steps
         # Which rows read everything, where the device paces them, was not known at the launch.
         if ran.telling and not self._paced:
-            for timed in launched.timed:
-                self._parts.costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
+            self._untaught += launched.timed
 
     def _commit(self, launched: Launched, row: int, seat: Seat, outcomes: list[Outcome]) -> list[Progress]:
         request, letter, trees = seat.request, launched.letter, self._trees

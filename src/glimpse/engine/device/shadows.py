@@ -30,7 +30,7 @@ from glimpse.pacing.worth import StepPrices
 ALIKE = 4
 """Rows by which nodes are priced for a batch: the cost of looking at all grows with it."""
 PRICED = 32
-"""Rounds after which prices are looked at anew, which takes longer than a round."""
+"""Rounds after which prices are looked at anew, which takes as long as a round."""
 PATIENCE = 64
 """Steps without time to spare after which a unit is done all the same: else nothing would be known."""
 Told = Callable[[int, int, int], None]
@@ -88,7 +88,7 @@ class Shadows:
         """By slot, the youngest last."""
         self._turn, self._missed = 0, 0
         self._prices: StepPrices | None = None
-        self._priced, self._left = 0, 0
+        self._size, self._left = 0, 0
         """How many rows prices are for, and the rounds for which they hold."""
 
     def step(self, seats: Sequence[Seat], *, spare: bool) -> None:
@@ -129,23 +129,25 @@ class Shadows:
         return True
 
     def _begin(self, seats: Sequence[Seat], slot: int, reader: LateReader[HostSource]) -> None:
-        """A new round of a row that was read, unless prices have to be looked at first."""
-        begin, rows = int(self._lengths[slot]), len(seats)
+        """A new round of a row that was read."""
+        begin = int(self._lengths[slot])
         depth = min(self._rows.max_draft, self._pacer.most, int(self._limits[slot]) - begin - 1)
-        if depth < 1:
-            return
-        self._left -= 1
-        if self._prices is None or self._left < 0 or rows != self._priced:
-            self._price(RowView(self._rows, tuple(seat.slot for seat in seats)))
+        prices = self._priced(seats) if depth > 0 else None
+        if prices is None:
             return
         proposal = Proposal.of_tree(reader.look(self._drafter.budget, depth))
         gains = proposal.along(self._pacer.trust_of(slot).chances(proposal))
-        kept = self._prices.first(self._like(gains, min(rows, ALIKE)))[: self._most]
+        kept = prices.first(self._like(gains, prices.rows))[: self._most]
         self._rounds[slot] = _Round.of(begin, proposal, gains, kept)
 
-    def _price(self, rows: RowView) -> None:
-        self._prices = self._pacer.prices(rows, min(len(rows), ALIKE), self._drafter.budget)
-        self._priced, self._left = len(rows), PRICED
+    def _priced(self, seats: Sequence[Seat]) -> StepPrices | None:
+        """What steps of these rows cost; None where it is not known what plain ones take."""
+        self._left -= 1
+        if self._prices is None or self._left < 0 or self._size != len(seats):
+            rows = RowView(self._rows, tuple(seat.slot for seat in seats))
+            self._prices = self._pacer.prices(rows, min(len(rows), ALIKE), self._drafter.budget)
+            self._size, self._left = len(seats), PRICED
+        return self._prices
 
     def _like(self, gains: Floats, count: int) -> list[Floats]:
         """So many rows: one whose nodes have the chances `gains`, those looked at last, and where there are none yet
