@@ -109,7 +109,7 @@ class Count:
     captures: int = 0
     seconds: float = 0.0
     """Captures left out."""
-    plain: int = 0
+    plain: float = 0.0
     """Steps that plain decoding takes for the same."""
 
     def __add__(self, other: Count) -> Count:
@@ -154,7 +154,7 @@ class Engine:
         return self.together([answer])
 
     def together(self, answers: Sequence[Answer]) -> Count:
-        """Writes some answers, which begin at the same time; those that end leave the batch."""
+        """Writes some answers, which begin at the same time, until the first one ends: so long the batch is full."""
         count, begun, seats = Count(), self._now, list[Any]()
         rows = Rows(len(answers), max(len(answer.ids) for answer in answers) + MOST + 2, MOST)
         for slot, answer in enumerate(answers):
@@ -170,25 +170,17 @@ class Engine:
             self.drafter.recycle(seat.slot, _successors(seat.answer, slice(0, seat.answer.prompt)))
         if self._asking:
             self._asking.interrupted()
-        while seats:
-            count += self._step(RowView(rows, tuple(seat.slot for seat in seats)), seats, shadows)
-            ended = [seat for seat in seats if int(rows.committed_len[seat.slot]) >= len(seat.answer.ids)]
-            for seat in ended:
-                self._leave(rows, seat.slot, shadows)
-                seats.remove(seat)
-        count.seconds, count.plain = self._now - begun, max(len(own.ids) - own.prompt - 1 for own in answers)
+        while all(int(rows.committed_len[seat.slot]) < len(seat.answer.ids) for seat in seats):
+            count += self._step(view, seats, shadows)
+        self.drafter.retire(view)
+        self.pacer.retire(view)
+        count.seconds, count.plain = self._now - begun, count.tokens / len(answers)
         return count
 
     def _shadows(self, rows: Rows) -> Shadows | None:
         if not isinstance(self._asking, WatchedAsking):
             return None
         return Shadows(rows, self.drafter, self.pacer, MOST - 1, None, self._asking.foretold)
-
-    def _leave(self, rows: Rows, slot: int, shadows: Shadows | None) -> None:
-        self.drafter.retire(RowView(rows, (slot,)))
-        self.pacer.retire(RowView(rows, (slot,)))
-        if shadows:
-            shadows.leave(slot)
 
     def _step(self, view: RowView, seats: list[Any], shadows: Shadows | None) -> Count:
         rows, count = view.rows, len(seats)

@@ -34,11 +34,10 @@ class Stream:
     def line(self, plain: float) -> str:
         """Of the table; `plain`: seconds of a plain step."""
         whole, each = sum(self.sets.values(), Count()), np.array(self.speeds)
-        sets = ", ".join(
-            f"{name} {plain * count.plain / count.seconds:.3f}" for name, count in sorted(self.sets.items())
-        )
+        sets = ", ".join(f"{name} {plain * own.plain / own.seconds:.3f}" for name, own in sorted(self.sets.items()))
         said = f"answers: least {each.min():.2f}, below 0.98 {(each < 0.98).mean():.2f}"
-        return f"times plain {plain * whole.plain / whole.seconds:.3f} ({sets}); {said}, without gains {np.minimum(each, 1).mean():.3f}"
+        together = f"times plain {plain * whole.plain / whole.seconds:.3f} ({sets})"
+        return f"{together}; {said}, without gains {np.minimum(each, 1).mean():.3f}"
 
 
 def stream(arm: str, device: Device, answers: Sequence[Answer], orders: int = 3) -> Stream:
