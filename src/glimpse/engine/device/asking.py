@@ -206,8 +206,12 @@ class Asking:
             size.span = FIRST
         if not self._rest:
             size.left = 0  # whether to rest is to be asked now
-        elif len(size.plain.times) >= KNOWN and self._pays(self.doubts):
+        elif len(size.plain.times) >= KNOWN and self._wakes():
             self._rest, size.left = 0, TRIES
+
+    def _wakes(self) -> bool:
+        """Whether what is expected is reason to end a rest."""
+        return self._pays(self.doubts)
 
     def _pays(self, doubts: float) -> bool:
         """Whether drafts are worth asking for if they bring so many errors more than expected, as far as is known."""

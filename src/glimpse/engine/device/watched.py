@@ -19,6 +19,9 @@ SHARE = 0.005
 grow, graphs are captured), and half of a hundredth is what a plain step differs by from one run to the next."""
 FIRST_SHARE = 0.02
 """The same while a size of batch has no price of its own."""
+CLEAR = 1.1
+"""Speed of drafts over plain decoding that is expected where a rest ends. Replayed (docs/auto.md): 1.0 loses 2% where
+steps with drafts are dear, 1.2 loses 2% where they are cheap."""
 LONGEST = 4096
 """Plain steps of a rest, at most."""
 
@@ -38,7 +41,7 @@ class WatchedAsking(Asking):
         stands for those that would have been made meanwhile."""
         self._texts.learn(number, tokens, passed / tokens)
         size = self._size(len(self._rows))
-        if self.resting and len(size.plain.times) >= KNOWN and self._pays(self.doubts):
+        if self.resting and len(size.plain.times) >= KNOWN and self._wakes():
             self._rest, size.left = 0, TRIES
 
     def asks(self, rows: tuple[int, ...]) -> bool:
@@ -49,9 +52,16 @@ class WatchedAsking(Asking):
         return asked
 
     def _pause(self, size: _Size, loss: float) -> int:
+        """As long as tries take that bring nothing."""
         share = SHARE if size.known else FIRST_SHARE
-        self._late = min(LONGEST, int(TRIES * loss / share))
+        lost = max(loss, (self._price(len(self._rows)) or 1.0) - 1)
+        self._late = min(LONGEST, int(TRIES * lost / share))
         return max(KNOWN, self._late)
+
+    def _wakes(self) -> bool:
+        """Whether drafts clearly pay: what they bring to few steps is soon past."""
+        speed = self.speed(self._rows)
+        return speed is None or speed >= CLEAR
 
     def _knows(self, rows: Sequence[int]) -> bool:
         """Whether all these texts have been looked at."""
