@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
+from glimpse.cache.rows import RowView
+from glimpse.drafting.reader import LateDrafter, unread
 from glimpse.engine.device.mail import Mark
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
@@ -46,6 +48,12 @@ BEGIN = 8
 def numbers_of(seats: Sequence[Seat]) -> tuple[int, ...]:
     """Of the requests in these seats."""
     return tuple(seat.request.arrival for seat in seats)
+
+
+def unread_of(seats: Sequence[Seat], rows: RowView, drafter: LateDrafter | None) -> frozenset[int]:
+    """Of those of these requests, in these rows, whose texts the drafter has not read to their ends."""
+    waiting = unread(drafter.readers, rows) if drafter else ()
+    return frozenset(seat.request.arrival for seat in seats if seat.slot in waiting)
 
 
 @dataclass(slots=True)

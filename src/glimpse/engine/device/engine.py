@@ -10,8 +10,8 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
-from glimpse.drafting.reader import late_of, unread
-from glimpse.engine.device.asking import numbers_of
+from glimpse.drafting.reader import late_of
+from glimpse.engine.device.asking import numbers_of, unread_of
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.core import Core
@@ -79,7 +79,7 @@ class DeviceEngine:
         self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
-        self._late_drafter, topk = late_of(parts.drafter), prompt_topk(parts)
+        topk = prompt_topk(parts)
         self._shadows = shadows_of(parts, self._asking, core.rows.most, topk)
         self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, topk,
                               lambda: worth_hearing(self._turns, self._asking, self._numbers))  # fmt: skip
@@ -249,18 +249,12 @@ class DeviceEngine:
     def _launch(self, move: AnyMove, view: RowView) -> Launched:
         given = self._steps.launch(move, view)
         letter, arrived = self._mail.send()
+        late = late_of(self.parts.drafter) if self._asked else None
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, given.blocks, asked=self._asked, unread=self._unread(view),
+            given.trees, given.blocks, asked=self._asked, unread=unread_of(self._seats.taken, view, late),
             drafts=self._core.drafts and self._own,
         )  # fmt: skip
-
-    def _unread(self, view: RowView) -> frozenset[int]:
-        """See `Launched.unread`; of these rows, which have the seats."""
-        if self._late_drafter is None or not self._asked:
-            return frozenset()
-        waiting = unread(self._late_drafter.readers, view)
-        return frozenset(seat.request.arrival for seat in self._seats.taken if seat.slot in waiting)
 
     def _land(self, ahead: int) -> list[Progress]:
         """What all steps but the last `ahead` have brought."""
