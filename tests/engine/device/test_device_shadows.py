@@ -28,6 +28,12 @@ def no_report_is_there_yet(monkeypatch):
     monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
 
 
+@pytest.fixture(autouse=True)
+def prompts_in_small_pieces(monkeypatch):
+    """The interpreter takes seconds for the successors of 256 positions."""
+    monkeypatch.setattr("glimpse.engine.device.prompt_topk.PIECE", 8)
+
+
 @pytest.fixture
 def told(monkeypatch):
     """What shadows told, of a batch that rests nearly always."""
