@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.retrieval_acceptance import Answer
-from benchmarks.tree_replay import DEVICES, MODES, Count, Device, Engine, groups, parsed
+from benchmarks.tree_engine import DEVICES, Count, Device, Engine
+from benchmarks.tree_replay import MODES, groups, parsed
 
 LEARNED = 6
 """Answers that an engine learns from."""
@@ -33,9 +34,10 @@ class Stream:
     def line(self, plain: float) -> str:
         """Of the table; `plain`: seconds of a plain step."""
         whole, each = sum(self.sets.values(), Count()), np.array(self.speeds)
-        sets = ", ".join(f"{name} {plain * count.rate:.3f}" for name, count in sorted(self.sets.items()))
+        sets = ", ".join(f"{name} {plain * own.plain / own.seconds:.3f}" for name, own in sorted(self.sets.items()))
         said = f"answers: least {each.min():.2f}, below 0.98 {(each < 0.98).mean():.2f}"
-        return f"times plain {plain * whole.rate:.3f} ({sets}); {said}, without gains {np.minimum(each, 1).mean():.3f}"
+        together = f"times plain {plain * whole.plain / whole.seconds:.3f} ({sets})"
+        return f"{together}; {said}, without gains {np.minimum(each, 1).mean():.3f}"
 
 
 def stream(arm: str, device: Device, answers: Sequence[Answer], orders: int = 3) -> Stream:
@@ -44,11 +46,13 @@ def stream(arm: str, device: Device, answers: Sequence[Answer], orders: int = 3)
     for seed in range(orders):
         engine, own = Engine(arm, device), list(answers)
         random.Random(seed).shuffle(own)
-        for place, answer in enumerate(own):
-            count = engine.answer(answer)
-            if place >= LEARNED:
-                found.sets[answer.set] += count
-                found.speeds.append(device.plain * count.rate)
+        own *= 1 if device.rows == 1 else device.rows // 2
+        for begin in range(0, len(own), device.rows):
+            batch = own[begin : begin + device.rows]
+            count = engine.together(batch)
+            if begin >= LEARNED and len(batch) == device.rows:
+                found.sets[batch[0].set if device.rows == 1 else "batches"] += count
+                found.speeds.append(device.plain * count.plain / count.seconds)
     return found
 
 

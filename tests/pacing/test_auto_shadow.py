@@ -9,7 +9,8 @@ import pytest
 
 from glimpse.drafting.auto import Reader, makers
 from glimpse.drafting.tree import Tree
-from glimpse.pacing.auto_shadow import Market, Score, Shadow, proposal_of
+from glimpse.pacing.auto_shadow import Market, Score, Shadow
+from glimpse.pacing.proposals import Proposal
 
 MARKET = Market(plain=1.0, begin=1.0, node=0.05)
 
@@ -102,7 +103,7 @@ def test_real_sources_score_well_where_text_repeats_itself_and_about_one_where_n
 def test_a_tree_as_pacers_look_at_it():
     tree = Tree(np.array([5, 6, 7]), np.array([-1, 0, -1]), np.array([0.8, 0.4, 0.1], np.float32),
                 np.array([1, 2, 2], np.uint8))  # fmt: skip
-    found = proposal_of(tree)
+    found = Proposal.of_tree(tree)
     assert found.said == pytest.approx([0.8, 0.5, 0.1])
     assert found.depth.tolist() == [1, 2, 1]
     assert found.source.tolist() == [1, 2, 2]

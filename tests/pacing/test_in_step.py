@@ -99,6 +99,19 @@ def test_it_looks_ever_more_seldom_until_the_batch_has_another_size(made):
     assert made.fleet.asked - before == 2
 
 
+def test_a_size_that_was_looked_at_lately_is_not_looked_at_again(made):
+    """Rows come and go around a power of two; once the way has changed all sizes are looked at anew."""
+    for _ in range(4 * LONGEST):
+        looked(made, view(3), 1.0, steps=1)
+        looked(made, view(4), 1.0, steps=1)
+    assert made.fleet.asked <= 2 * (6 + 4)
+    before, made.fleet.speed = made.fleet.asked, 2.0
+    looked(made, view(3), 1.0)
+    assert made.chosen
+    looked(made, view(4), 1.0, steps=1)
+    assert made.fleet.asked > before + 1
+
+
 def test_the_host_is_tried_again_after_long(made):
     """What it brought last may have changed since; a trial that changes nothing is repeated after twice as long."""
     rows, made.fleet.speed = view(2), 2.0

@@ -167,6 +167,8 @@ class Drafter(Protocol):
     """It also is a `MixedDrafter`."""
     in_step: bool = False
     """Beside what it hands over, a GPU's batch may draft for itself, all rows in step (`Pacer.in_step`)."""
+    reads_late: bool = False
+    """It also is a `LateDrafter` (`drafting.reader`)."""
     wants_hidden: bool = False
     """Its outcomes carry `hidden` and `masks`; then it also is a `BlockRider`."""
 

@@ -1,22 +1,26 @@
 """Sources that read their row's text when drafts are wanted, not when it is written.
 
 Rows may go on for long without a draft of the host (rests, drafts of the batch's own), and each token read meanwhile
-would keep a device waiting that has the next step to be launched.
+would keep a device waiting that has the next step to be launched. Where the host has time to spare it may read ahead,
+piece by piece, and look at drafts that nobody verifies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Drafter, TreeDrafter
 from glimpse.drafting.tree import EMPTY, HostSource, Tree
 
 AT_ONCE = 32_768
-"""Tokens of first texts that are read for one step: 18 ms of RACER's."""
+"""Tokens of texts that are read for one step: 18 ms of RACER's."""
 Source = TypeVar("Source", bound=HostSource)
 
 
@@ -40,29 +44,53 @@ class Reader(Generic[Source]):
 
 @dataclass(slots=True)
 class LateReader(Generic[Source]):
-    """A source that is told of every token of its row, and reads the row's first text with the first draft."""
+    """A source that is told of every token of its row, and reads it with the next draft, or before."""
 
     source: Source
-    _heard: list[int] | None = field(default=None, init=False)
-    """What is not read yet; None: nothing is."""
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the row's first text is still to be read."""
-        return self._heard is None
+    position: int = field(default=0, init=False)
+    """Tokens of the row that it has read."""
+    _looked: bool = field(default=False, init=False)
+    """The last draft was one that nobody verifies."""
 
     def hear(self, tokens: Sequence[int]) -> None:
-        """Notes what came, once it was compared with the last draft."""
-        self.source.learn(tokens)
-        if self._heard is not None:
-            self._heard += tokens
+        """What came after the last draft, if that was verified."""
+        if not self._looked:
+            self.source.learn(tokens)
 
-    def propose(self, rows: RowView, slot: int, budget: int, depth: int) -> Tree:
-        """A draft behind the row's whole text."""
-        unread = rows.history(slot).tolist() if self._heard is None else self._heard
-        self._heard = []
-        self.source.read(unread)
+    def read(self, history: NDArray[np.int64], most: int) -> int:
+        """Reads the next `most` tokens of the row's whole text, or as many as there are; how many it read."""
+        text = history[self.position : self.position + most].tolist()
+        self.source.read(text)
+        self.position += len(text)
+        return len(text)
+
+    def propose(self, budget: int, depth: int) -> Tree:
+        """A draft behind what was read."""
+        self._looked = False
         return self.source.propose(budget, depth)
+
+    def look(self, budget: int, depth: int) -> Tree:
+        """The same draft, which nobody verifies."""
+        self._looked = True
+        return self.source.propose(budget, depth)
+
+    def judge(self, tokens: Sequence[int]) -> None:
+        """All that came after the last draft, if that was only looked at."""
+        if self._looked:
+            self.source.learn(tokens)
+
+
+class LateDrafter(TreeDrafter, Protocol):
+    """A drafter that `reads_late`: its drafts come from sources that read their rows when drafts are wanted."""
+
+    @property
+    def readers(self) -> Mapping[int, LateReader[Any]]:
+        """By slot."""
+
+
+def late_of(drafter: Drafter) -> LateDrafter | None:
+    """The drafter, if it is a `LateDrafter`."""
+    return cast(LateDrafter, drafter) if drafter.reads_late else None
 
 
 def trees_of(
@@ -70,16 +98,18 @@ def trees_of(
 ) -> list[Tree]:  # fmt: skip
     """A tree of at most `budget` nodes for each row, `room[i]` deep.
 
-    No step reads more first texts than `AT_ONCE` tokens, but for one that is longer; rows that have to wait draft
-    nothing yet.
+    No step reads more than `AT_ONCE` tokens; rows that have more to read draft nothing yet (`unread`).
     """
-    left, trees = AT_ONCE, []
+    left, trees, tokens = AT_ONCE, list[Tree](), rows.rows.tokens.numpy()
     for slot, depth, length in zip(rows.slots, room, rows.column(rows.rows.committed_len), strict=True):
         reader = readers[slot]
-        if reader.fresh:
-            if length > left < AT_ONCE:
-                trees.append(EMPTY)
-                continue
-            left -= length
-        trees.append(reader.propose(rows, slot, budget, depth))
+        if reader.position < length:
+            left -= reader.read(tokens[slot, :length], left)
+        trees.append(reader.propose(budget, depth) if reader.position == length else EMPTY)
     return trees
+
+
+def unread(readers: Mapping[int, LateReader[Source]], rows: RowView) -> set[int]:
+    """The slots of those rows whose text has not been read to its end."""
+    lengths = rows.column(rows.rows.committed_len)
+    return {slot for slot, length in zip(rows.slots, lengths, strict=True) if readers[slot].position < length}

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from glimpse.drafting.reader import Reader
-from glimpse.drafting.tree import HostSource, Tree
+from glimpse.drafting.tree import HostSource
 from glimpse.pacing.proposals import Proposal, Trust
 from glimpse.pacing.worth import worthwhile
 
@@ -113,7 +111,7 @@ class Shadow:
                 now.node = child
 
     def _begin(self, reader: Reader[HostSource], market: Market) -> _Round:
-        proposal = proposal_of(reader.source.propose(NODES, NODES))
+        proposal = Proposal.of_tree(reader.source.propose(NODES, NODES))
         if not len(proposal.tokens):
             self._round = _Round(proposal, {})
             return self._round
@@ -130,13 +128,3 @@ class Shadow:
         reader.source.learn(now.text)
         reader.read(now.text)
         self._round = None
-
-
-def proposal_of(tree: Tree) -> Proposal:
-    """A source's tree as pacers look at it."""
-    above = np.where(tree.parents < 0, 1.0, tree.reach[np.maximum(tree.parents, 0)]) if len(tree) else tree.reach
-    depth = np.ones(len(tree), np.int64)
-    for node in np.flatnonzero(tree.parents >= 0).tolist():
-        depth[node] = depth[tree.parents[node]] + 1
-    said = tree.reach.astype(np.float64) / np.maximum(above, 1e-12)
-    return Proposal(tree.tokens, tree.parents, said, tree.source.astype(np.int64), depth)

@@ -9,6 +9,7 @@ measured to bring, end to end.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from glimpse.speculation import Choice
 CLEAR = 1.05
 """By how much the other way must look better."""
 HELD, LONGEST = 8, 128
-"""Steps of the batch until it is looked at anew; twice as many each time that changes nothing, at most."""
+"""Steps of a batch of about one size until it is looked at anew; twice as many each time that changes nothing, at
+most. A look takes the host a quarter of a millisecond."""
 GUESS = 1.2
 """Speed of host drafts over plain decoding before any was measured."""
 TRIAL = 1024
@@ -38,6 +40,20 @@ class Ways:
     """Why there are no others."""
 
 
+@dataclass(slots=True)
+class _Looks:
+    """When a size of batch is looked at next."""
+
+    left: int = 0
+    """Its steps until then."""
+    held: int = HELD // 2
+
+    def hold(self) -> None:
+        """It was looked at: twice as long as the last time it is not."""
+        self.held = min(2 * self.held, LONGEST)
+        self.left = self.held
+
+
 class InStep:
     """Chooses for the batch, and says so of every row."""
 
@@ -50,7 +66,8 @@ class InStep:
         """Speeds that were expected at the last look."""
         self._pays = True
         """Whether host drafts looked faster than plain decoding then."""
-        self._left, self._held, self._size = 0, HELD, 0
+        self._looks: defaultdict[int, _Looks] = defaultdict(_Looks)
+        """By size of batch, within a factor of two."""
         self._since, self._trial = 0, TRIAL
         """Steps that the batch has drafted for itself, and after how many the host is asked."""
         self._told = set[int]()
@@ -59,17 +76,18 @@ class InStep:
     def look(self, rows: RowView, brought: Callable[[], float | None]) -> dict[int, Choice]:
         """Called before a step of these rows; `brought`: the speed of host drafts over plain decoding, by what was
         measured, where anything was. Returns what there is to say of rows that are new or go another way."""
-        size = len(rows).bit_length()
-        self._left -= 1
+        looks = self._looks[len(rows).bit_length()]
+        looks.left -= 1
         self._since += self.chosen
-        if self._left > 0 and size == self._size:
+        if looks.left > 0:
             return self.untold(rows)
         was, measured = self.way, brought()
         self._itself, self._host = self.fleet.gain(rows), GUESS if measured is None else measured
         self._pays = self._host > (1.0 if not self._pays else 1 / CLEAR)
-        same = self._choose() and size == self._size
-        self._held, self._size = min(2 * self._held, LONGEST) if same else HELD, size
-        self._left = self._held
+        if not self._choose():
+            self._looks.clear()  # what was held was so for the other way
+            looks = self._looks[len(rows).bit_length()]
+        looks.hold()
         if self.way != was:
             self._told.clear()
         return self.untold(rows)

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.block_rule import CutRule
@@ -30,7 +32,7 @@ from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
 from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
 from glimpse.pacing.spine import SpinePacer
-from glimpse.pacing.worth import token_prices, worthwhile
+from glimpse.pacing.worth import StepPrices, token_prices, worthwhile
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -77,11 +79,15 @@ class MarginalPacer(Pacer):
 
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Everyone drafts, which costs next to nothing; `trim` decides."""
+        self._meet(rows)
+        most = [min(self.most, left) for left in room]
+        return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
+
+    def _meet(self, rows: RowView) -> None:
+        """These rows decode now: what nodes cost depends on them."""
         lengths = rows.column(rows.rows.committed_len)
         self._decoding = len(rows)
         self._plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
-        most = [min(self.most, left) for left in room]
-        return Decisions([Action.DRAFT if left > 0 else Action.PLAIN for left in most], most)
 
     @property
     def plain_is_unknown(self) -> bool:
@@ -93,6 +99,19 @@ class MarginalPacer(Pacer):
         step that nodes are added to, and what one node adds."""
         begin, plain = self._seconds()
         return plain / self._decoding, begin / self._decoding, max(float(token_prices(self._costs, length)), 1e-12)
+
+    def prices(self, rows: RowView, alike: int, nodes: int) -> StepPrices | None:
+        """What steps of these rows cost, by which the drafts of `alike` of them are cut as if all others were like
+        these, each of at most `nodes` nodes; None where it is not known what a plain step takes."""
+        self._meet(rows)
+        if self.plain_is_unknown:
+            return None
+        each, count = len(rows) / alike, alike * nodes
+        start, plain = (seconds / each for seconds in self._seconds())
+        taken = start + float(token_prices(self._costs, self._plain.full_kv // len(rows))) * np.arange(count + 1)
+        if self._padding is not None:
+            taken = taken + self._padding.seconds(self._plain, count, each) / each
+        return StepPrices(alike, plain, np.asarray(taken, np.float64))
 
     def runs_with(self, nodes: int) -> int:
         """The query tokens that a verification of one row's `nodes` nodes runs with."""

@@ -27,14 +27,16 @@ class Padding:
         self._sizes: Ints = np.zeros(0, np.int64)
         """[n]: what steps of 0, 1, ... tokens run with, as far as it was asked for."""
 
-    def seconds(self, plain: StepLoad, nodes: int) -> Floats:
-        """[nodes + 1]: what verifying 0, 1, ... nodes takes beyond the line, in a step that is `plain` without them."""
+    def seconds(self, plain: StepLoad, nodes: int, each: float = 1.0) -> Floats:
+        """[nodes + 1]: what verifying 0, 1, ... times `each` nodes takes beyond the line, in a step that is `plain`
+        without them."""
         rows = plain.full_tokens
-        run = self._run(rows + nodes)[rows:]
+        more_nodes = np.rint(each * np.arange(nodes + 1)).astype(np.int64)
+        run = self._run(rows + int(more_nodes[-1]))[rows + more_nodes]
         sizes = np.unique(run[1:])
         found = self._costs.missed([verifying(size, plain.full_kv + size - rows) for size in sizes.tolist()])
         token, foretold = (float(seconds[_TOKEN]) for seconds in (self._costs.coefficients, self._costs.foretold))
-        more = token * (run - rows - np.arange(nodes + 1))
+        more = token * (run - rows - more_nodes)
         if found:
             known = sizes[list(found)]
             more = more + np.interp(run, known, list(found.values()))

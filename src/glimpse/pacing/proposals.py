@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.compiled import compiled
+from glimpse.drafting.tree import Tree
 
 SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
@@ -47,6 +48,13 @@ class Proposal:
     def of(cls, rows: RowView, slot: int) -> Proposal:
         """The draft that stands in a row."""
         return Proposals.of(rows.rows_of(slot)).nodes
+
+    @classmethod
+    def of_tree(cls, tree: Tree) -> Proposal:
+        """A source's tree."""
+        said, depth = np.empty(len(tree), np.float64), np.empty(len(tree), np.int64)
+        _look_back(tree.parents, tree.reach, said, depth)
+        return cls(tree.tokens, tree.parents, said, tree.source.astype(np.int64), depth)
 
     def along(self, chances: Floats) -> Floats:
         """[n]: the product of `chances` [n] from the root to each node."""
@@ -101,6 +109,15 @@ class Proposals:
 
 
 @compiled
+def _look_back(parents: Ints, reach: NDArray[np.float32], said: Floats, depth: Ints) -> None:
+    """Writes each node's own probability and its depth; `reach` [n] is the chance of its path."""
+    for node in range(len(parents)):
+        above = 1.0 if parents[node] < 0 else reach[parents[node]]
+        said[node] = reach[node] / max(above, 1e-12)
+        depth[node] = 1 if parents[node] < 0 else depth[parents[node]] + 1
+
+
+@compiled
 def _look(
     slots: Ints, lengths: Ints, ends: Ints, texts: Ints, above: Ints, ratios: NDArray[np.float32],
     sources: NDArray[np.uint8], tokens: Ints, parents: Ints, said: Floats, source: Ints, depth: Ints,
@@ -139,6 +156,7 @@ def rehearse() -> None:
     found, trust = Proposals.of(RowView(rows, (0,))), Trust()
     found.along(believed([trust], found))
     trust.learn(Proposal(one, one - 1, np.ones(1), one, one + 1), [0])
+    _look_back(one - 1, np.ones(1, np.float32), np.ones(1), one.copy())
 
 
 class Trust:

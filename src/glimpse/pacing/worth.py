@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,24 @@ def token_prices(costs: StepCosts, lengths: int | Sequence[int] | Ints) -> Float
     """[R]: seconds that one more token of rows of these lengths adds to a verification."""
     seconds = costs.coefficients
     return np.asarray(seconds[_TOKEN] + seconds[_READ] + seconds[_PAIR] * np.asarray(lengths, np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrices:
+    """What steps of some rows cost in which a node costs the same, whoever's it is."""
+
+    rows: int
+    plain: float
+    """Seconds of a step with no draft at all."""
+    taken: Floats
+    """[n + 1] seconds of steps with 0, 1, ... nodes."""
+
+    def first(self, gains: Sequence[Floats]) -> Ints:
+        """The nodes of the first row that are worth verifying, likeliest first; `gains` as for `worthwhile`, of all."""
+        gain = np.concatenate(gains)
+        order = np.argsort(-gain, kind="stable")
+        kept = order[: _best(gain[order], self.taken[1 : len(gain) + 1], self.rows, self.plain)]
+        return np.asarray(kept[kept < len(gains[0])])
 
 
 def worthwhile(
@@ -32,10 +51,19 @@ def worthwhile(
     gain, price = np.concatenate(gains), np.repeat(np.maximum(prices, 1e-12), counts)
     order = np.argsort(-gain / price, kind="stable")
     taken = seconds[0] + np.cumsum(price[order]) + (0.0 if extra is None else extra[1:])
-    rates = (rows + np.cumsum(gain[order])) / taken
-    best = int(rates.argmax()) + 1 if len(rates) and rates.max() > rows / seconds[1] else 0
+    best = _best(gain[order], taken, rows, seconds[1])
     owner, node = np.repeat(np.arange(len(counts)), counts), np.concatenate([np.arange(count) for count in counts])
     kept = order[:best]
     together = kept[np.argsort(owner[kept], kind="stable")]
     sizes = np.bincount(owner[kept], minlength=len(counts))
     return np.split(node[together], np.cumsum(sizes)[:-1])
+
+
+def _best(gain: Floats, taken: Floats, rows: int, plain: float) -> int:
+    """How many nodes bring the most tokens a second, the best first: of the probabilities `gain` [n], in steps that
+    then take `taken` [n] seconds, or `plain` without any."""
+    if not len(gain):
+        return 0
+    rates = (rows + np.cumsum(gain)) / taken
+    best = int(rates.argmax())
+    return best + 1 if rates[best] > rows / plain else 0

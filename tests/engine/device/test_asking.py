@@ -30,6 +30,14 @@ def seats(rows):
     return [SimpleNamespace(request=SimpleNamespace(arrival=row)) for row in rows]
 
 
+def launched(rows, counts, now, asked, fresh=False, unread=()):
+    """A step that has been read."""
+    return SimpleNamespace(
+        seats=seats(rows), letter=SimpleNamespace(counts=np.array(counts)), timed=[SimpleNamespace(end=At(now))],
+        ran=SimpleNamespace(fresh=fresh), asked=asked, unread=frozenset(unread), drafts=False,
+    )  # fmt: skip
+
+
 class Device:
     """Steps that take what they are said to take; each is read before the next is launched."""
 
@@ -41,13 +49,8 @@ class Device:
         asked = self.asking.asks(rows)
         self.now += self.seconds[asked]
         mean, more = divmod(self.tokens[asked], len(rows))
-        counts = np.array([mean + (row < more) for row in range(len(rows))] + [9])  # what stands behind is nobody's
-        self.asking.learn(
-            SimpleNamespace(
-                seats=seats(rows), letter=SimpleNamespace(counts=counts), timed=[SimpleNamespace(end=At(self.now))],
-                ran=SimpleNamespace(fresh=False), asked=asked, drafts=False,
-            )
-        )  # fmt: skip
+        counts = [mean + (row < more) for row in range(len(rows))] + [9]  # what stands behind is nobody's
+        self.asking.learn(launched(rows, counts, self.now, asked))
         return asked
 
     def steps(self, count, rows=ROWS):
@@ -132,12 +135,7 @@ class Traffic:
             self.running[number][0] -= count
             self.steps[number] += "a" if asked else "."
         self.device.now += self.price if asked else 1.0
-        asking.learn(
-            SimpleNamespace(
-                seats=seats(rows), letter=SimpleNamespace(counts=np.array(counts)), asked=asked, drafts=False,
-                timed=[SimpleNamespace(end=At(self.device.now))], ran=SimpleNamespace(fresh=False),
-            )
-        )  # fmt: skip
+        asking.learn(launched(rows, counts, self.device.now, asked))
         return sum(counts)
 
 
@@ -224,12 +222,7 @@ def test_steps_after_something_else_or_freshly_captured_say_nothing(fresh):
         asked = asking.asks(ROWS)
         if not fresh:
             asking.interrupted()
-        asking.learn(
-            SimpleNamespace(
-                seats=seats(ROWS), letter=SimpleNamespace(counts=np.array([1, 1])),
-                timed=[SimpleNamespace(end=At(time))], ran=SimpleNamespace(fresh=fresh), asked=asked, drafts=False,
-            )
-        )  # fmt: skip
+        asking.learn(launched(ROWS, [1, 1], time, asked, fresh))
     assert not asking._size(2).asked.tokens
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.tree_replay import Device, Engine, groups, run
+from benchmarks.tree_engine import Device, Engine
+from benchmarks.tree_replay import groups, run
 from benchmarks.tree_stream import LEARNED, stream
 from tests.bench.test_retrieval_pricing import write
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -71,6 +71,7 @@ class RacerDrafter(Drafter):
     wants_prompt_topk = False
     """On a GPU `build` says True."""
     lossless = True
+    reads_late = True
     importance = 0
 
     def __init__(self, budget: int = 64, suffix: bool = False) -> None:
@@ -93,6 +94,11 @@ class RacerDrafter(Drafter):
         drafter.wants_prompt_topk = context.pool.device.type != "cpu"
         _rehearse(RacerSource(drafter.suffix))
         return drafter
+
+    @property
+    def readers(self) -> Mapping[int, LateReader[RacerSource]]:
+        """By slot."""
+        return self._sources
 
     def admit(self, rows: RowView) -> None:
         """Prompts are read with the first draft."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.drafting.reader import LateReader, trees_of
@@ -27,6 +29,7 @@ class SuffixDrafter(Drafter):
     wants_successors = False
     wants_prompt_topk = False
     lossless = True
+    reads_late = True
     importance = 0
 
     def __init__(self, budget: int = 64, factor: float = FACTOR, store: SuffixStore | None = None) -> None:
@@ -48,6 +51,11 @@ class SuffixDrafter(Drafter):
     def source_of(store: SuffixStore | None) -> SuffixSource:
         """One request's drafts, for the drafter `auto`."""
         return SuffixSource(store=store)
+
+    @property
+    def readers(self) -> Mapping[int, LateReader[SuffixSource]]:
+        """By slot."""
+        return self._sources
 
     def admit(self, rows: RowView) -> None:
         """Prompts are indexed with the first draft."""

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
+from glimpse.cache.rows import RowView
+from glimpse.drafting.reader import LateDrafter, unread
 from glimpse.engine.device.mail import Mark
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
@@ -46,6 +48,12 @@ BEGIN = 8
 def numbers_of(seats: Sequence[Seat]) -> tuple[int, ...]:
     """Of the requests in these seats."""
     return tuple(seat.request.arrival for seat in seats)
+
+
+def unread_of(seats: Sequence[Seat], rows: RowView, drafter: LateDrafter | None) -> frozenset[int]:
+    """Of those of these requests, in these rows, whose texts the drafter has not read to their ends."""
+    waiting = unread(drafter.readers, rows) if drafter else ()
+    return frozenset(seat.request.arrival for seat in seats if seat.slot in waiting)
 
 
 @dataclass(slots=True)
@@ -102,6 +110,9 @@ class _Size:
 
 class Asking:
     """When to ask the host for drafts, and when to rest. A row's number is its request's."""
+
+    doubts = DOUBTS
+    """Errors of what is expected by which drafts may bring more."""
 
     def __init__(self) -> None:
         self._sizes: defaultdict[int, _Size] = defaultdict(_Size)
@@ -161,7 +172,9 @@ class Asking:
             self.interrupted()
             return
         counts = launched.letter.counts[: len(launched.seats)].tolist()
-        telling = self._heard(launched.seats, counts) if launched.asked else True
+        read = [(number, count) for number, count in zip(numbers_of(launched.seats), counts, strict=True)
+                if number not in launched.unread]  # fmt: skip
+        telling = (self._heard(read) and not launched.unread) if launched.asked else True
         end, before = launched.timed[-1].end, self._end
         self._end = end
         if before is not None and not launched.ran.fresh and telling:
@@ -169,12 +182,11 @@ class Asking:
             steps = size.asked if launched.asked else size.plain
             steps.add(sum(counts), end.since(before))
 
-    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> bool:
-        """A step with drafts wrote so many tokens of each row. Returns whether its time says what such steps take: for
-        its first draft a text is read from its first token on."""
-        numbers = numbers_of(seats)
-        known = all(map(self._texts.knows, numbers))
-        for number, count in zip(numbers, counts, strict=True):
+    def _heard(self, read: Sequence[tuple[int, int]]) -> bool:
+        """A step with drafts wrote so many tokens of each row whose text was read, by its number. Returns whether its
+        time says what such steps take: for its first draft a text is read from its first token on."""
+        known = all(self._texts.knows(number) for number, _ in read)
+        for number, count in read:
             if count:
                 self._texts.learn(number, count)
         return known
@@ -202,8 +214,12 @@ class Asking:
             size.span = FIRST
         if not self._rest:
             size.left = 0  # whether to rest is to be asked now
-        elif len(size.plain.times) >= KNOWN and self._pays(DOUBTS):
+        elif len(size.plain.times) >= KNOWN and self._wakes():
             self._rest, size.left = 0, TRIES
+
+    def _wakes(self) -> bool:
+        """Whether what is expected is reason to end a rest."""
+        return self._pays(self.doubts)
 
     def _pays(self, doubts: float) -> bool:
         """Whether drafts are worth asking for if they bring so many errors more than expected, as far as is known."""
@@ -216,7 +232,11 @@ class Asking:
             return
         size.left = TRIES
         price, speed = self._price(len(self._rows)), self.speed(self._rows)
-        if price is None or speed is None or self._pays(DOUBTS):
+        if price is None or speed is None or self._pays(self.doubts):
             size.span = FIRST
             return
-        self._rest = size.rest(price * max(0.0, 1 - speed))
+        self._rest = self._pause(size, price * max(0.0, 1 - speed))
+
+    def _pause(self, size: _Size, loss: float) -> int:
+        """Plain steps of a rest, where a step with drafts loses so many."""
+        return size.rest(loss)

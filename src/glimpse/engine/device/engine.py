@@ -10,9 +10,9 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
-from glimpse.engine.device.asking import Asking, numbers_of
+from glimpse.drafting.reader import late_of
+from glimpse.engine.device.asking import numbers_of, unread_of
 from glimpse.engine.device.block_ahead import AheadBlocks
-from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
@@ -20,16 +20,17 @@ from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
 from glimpse.engine.device.own_pace import OwnPace
-from glimpse.engine.device.pace import Pace
+from glimpse.engine.device.paces import pace_of
 from glimpse.engine.device.prompt_topk import prompt_topk, worth_hearing
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.ready import capture_all, longest_chain
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched
+from glimpse.engine.device.shadows import shadows_of
 from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
-from glimpse.engine.device.trust_pace import TrustPace
-from glimpse.engine.device.turns import AnyPace, turns_of
+from glimpse.engine.device.turns import turns_of
+from glimpse.engine.device.watched import asking_of
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -62,21 +63,23 @@ class DeviceEngine:
         self._residents = Residents(parts, eager.options, steps=1 + self.AHEAD)
         self._core, self._seats = core, Seats(core)
         known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
-        exact = known and (core.drafts or ahead)
-        self._launcher, self._mail = Launcher(core, exact=exact), Mail(core.rows.report)
+        self._launcher = Launcher(core, exact=known and (core.drafts or ahead))
+        self._mail = Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
         waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
-        self._pace = _pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])
+        self._pace = pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])
         priced = self._pace if isinstance(self._pace, AheadBlocks) else None
         # A pacer that foretells is told what to do: it drafts whatever that costs.
-        self._asking = priced.asking if priced else Asking() if waits and not known else None
+        self._asking = priced.asking if priced else asking_of(parts) if waits and not known else None
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
         heard = priced.heard if priced else None
         blocks = BlockReader(core.blocks, parts, heard) if core.blocks and core.blocks.told else None
         self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
         self._host_drafts = host_drafts(parts, core) if waits else None
         self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
-        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, prompt_topk(parts),
+        topk = prompt_topk(parts)
+        self._shadows = shadows_of(parts, self._asking, core.rows.most, topk)
+        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, topk,
                               lambda: worth_hearing(self._turns, self._asking, self._numbers))  # fmt: skip
 
     @property
@@ -168,6 +171,8 @@ class DeviceEngine:
         self._reader.step()
         launched = self._launch_next()
         self._settler.teach()
+        if self._shadows and launched and self._asking and self._asking.resting and not self._own:
+            self._shadows.step(self._seats.taken, spare=not self._flying[0].arrived.reached)
         self._land(self.AHEAD if launched else 0)
         return self._told() + (self._eager.step() if self._eager.busy else [])
 
@@ -246,10 +251,12 @@ class DeviceEngine:
     def _launch(self, move: AnyMove, view: RowView) -> Launched:
         given = self._steps.launch(move, view)
         letter, arrived = self._mail.send()
+        late = late_of(self.parts.drafter) if self._asked else None
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, given.blocks, asked=self._asked, drafts=self._core.drafts and self._own,
+            given.trees, given.blocks, asked=self._asked, unread=unread_of(self._seats.taken, view, late),
             hosted=not self._own and (self._asking is None or self._asking.asked),
+            drafts=self._core.drafts and self._own,
         )  # fmt: skip
 
     def _land_hosted(self) -> None:
@@ -282,18 +289,5 @@ class DeviceEngine:
         for seat in [seat for seat in self._seats.taken if seat.request is request]:
             self._seats.leave(seat)
             self._pace.leave(seat.slot)
-
-
-def _pace_of(parts: Parts, core: Core, launcher: Launcher, mode: str) -> AnyPace:
-    """What says what comes next, where that is not what the host drafts."""
-    if core.trust is not None:
-        return TrustPace()
-    if core.blocks is not None and core.blocks.cuts:
-        return AheadBlocks(core.blocks, parts, launcher.queries, mode)
-    if core.blocks is not None and core.blocks.ahead:
-        return BlockPace(core.blocks)
-    if parts.pacer.in_step:
-        return OwnPace(parts.pacer.in_step.fleet, min(parts.pacer.in_step.fleet.most, core.rows.most))
-    if core.drafts and not parts.pacer.foretells:
-        return OwnPace(parts.pacer, core.rows.most)
-    return Pace(parts.pacer, core.rows.most, drafts=core.drafts)
+            if self._shadows:
+                self._shadows.leave(seat.slot)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from glimpse.engine.device.asking import FIRST, KNOWN, TRIES, Asking, _Size
-from glimpse.engine.device.seats import Seat
 
 LONGEST = 4096
 """Plain steps of a rest, at most."""
@@ -61,7 +60,7 @@ class LastingAsking(Asking):
             self._rest, self._size_now = self._rests[turned], turned
         self._rows = rows
 
-    def _heard(self, seats: Sequence[Seat], counts: list[int]) -> bool:
+    def _heard(self, read: Sequence[tuple[int, int]]) -> bool:
         """What a text brought is no matter here, and the host reads none."""
         return True
 

@@ -32,6 +32,11 @@ class Mark:
         if self._event is not None:
             self._event.synchronize()
 
+    @property
+    def reached(self) -> bool:
+        """Whether the device has come here; waits for nothing."""
+        return self._event is None or bool(self._event.query())
+
     def since(self, earlier: Mark) -> float:
         """Seconds from an earlier mark; both have been waited for."""
         if self._event is None:

@@ -6,7 +6,7 @@ the demo model. Only where the drafter `wants_prompt_topk`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
@@ -22,7 +22,7 @@ from glimpse.engine.device.turns import Turns
 from glimpse.engine.parts import Parts
 
 PIECE = 256
-"""Positions whose logits are there at once."""
+"""Positions whose logits are there at once, and of which the drafter is told at once."""
 
 
 class _Found(NamedTuple):
@@ -43,7 +43,7 @@ class PromptTopK:
         # The kernel looks at what picking left behind, so a token is picked, for nobody: the likeliest, which is cheap.
         self._sample, self._greedy = Sample(PIECE, parts.sampler.vocab, device), RowSettings.greedy(PIECE, device)
         self._nothing = torch.zeros(PIECE, dtype=torch.int64, device=device)
-        self._late: defaultdict[int, list[_Found]] = defaultdict(list)
+        self._late: defaultdict[int, deque[_Found]] = defaultdict(deque)
         """By slot, what the drafter has not been told of."""
 
     def note(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
@@ -55,7 +55,8 @@ class PromptTopK:
         arrived, end = Mark(found.device), 0
         for slot, text in zip(slots, texts, strict=True):
             begin, end = end, end + len(text)
-            self._late[slot].append(_Found(text.clone(), likely[begin:end], arrived))
+            pieces = zip(torch.split(text.clone(), PIECE), torch.split(likely[begin:end], PIECE), strict=True)
+            self._late[slot] += [_Found(*piece, arrived) for piece in pieces]
 
     def forget(self, slot: int) -> None:
         """Another request has the row now."""
@@ -66,7 +67,22 @@ class PromptTopK:
         for slot in slots:
             for found in self._late.pop(slot, ()):
                 found.arrived.wait()
-                self._drafter.recycle(slot, Successors(found.tokens, *chances_of(found.likely)))
+                self._recycle(slot, found)
+
+    def tell_piece(self, slot: int) -> bool:
+        """Tells the drafter of the next piece of what was noted of a row, if it has arrived; waits for nothing. Returns
+        whether there was one."""
+        if slot not in self._late:
+            return False
+        pieces = self._late[slot]
+        if pieces[0].arrived.reached:
+            self._recycle(slot, pieces.popleft())
+        if not pieces:
+            self.forget(slot)
+        return True
+
+    def _recycle(self, slot: int, found: _Found) -> None:
+        self._drafter.recycle(slot, Successors(found.tokens, *chances_of(found.likely)))
 
     def _likeliest(self, hidden: Tensor) -> Tensor:
         """[n, 16] int32, as `likeliest` writes them, after the positions of `hidden` [n, hidden], at most `PIECE`."""

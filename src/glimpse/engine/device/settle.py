@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,8 @@ class Launched:
     """The host was asked for drafts, and nothing was in flight meanwhile."""
     hosted: bool = False
     """The host may have drafted: what it drafted with stays as it is until the step has been read."""
+    unread: AbstractSet[int] = frozenset()
+    """Requests (`arrival`) that were not drafted for, as their texts had not been read."""
     drafts: bool = False
     """Drafts were made on the device, so that pacers see their entropies, and a draft token is a step."""
 

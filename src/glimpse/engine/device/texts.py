@@ -28,16 +28,23 @@ LEAST, MOST = 0.5, float(SEEN)
 class _Text:
     """One that is being written."""
 
-    last: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN))
-    """Draft tokens that its last steps accepted."""
-    steps: int = 0
-    accepted: int = 0
+    last: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=SEEN))
+    """Of its last steps: for how many each stands, and the draft tokens that those accepted."""
+    seen: int = 0
+    steps: float = 0.0
+    accepted: float = 0.0
 
-    def add(self, accepted: int) -> None:
-        """One more step with drafts."""
-        self.last.append(accepted)
-        self.steps += 1
-        self.accepted += accepted
+    def add(self, accepted: int, steps: float) -> None:
+        """One more step with drafts, which stands for so many."""
+        self.last.append((steps, steps * accepted))
+        self.seen += 1
+        self.steps += steps
+        self.accepted += steps * accepted
+
+    @property
+    def lately(self) -> float:
+        """Draft tokens a step that the last ones accepted."""
+        return sum(accepted for _, accepted in self.last) / sum(steps for steps, _ in self.last)
 
 
 class Texts:
@@ -54,9 +61,10 @@ class Texts:
         """Whether a step with drafts has written of a text."""
         return number in self._running
 
-    def learn(self, number: int, tokens: int) -> None:
-        """A step with drafts wrote so many tokens of a text, the target's own among them."""
-        self._running.setdefault(number, _Text()).add(tokens - 1)
+    def learn(self, number: int, tokens: int, steps: float = 1.0) -> None:
+        """A step with drafts wrote so many tokens of a text, the target's own among them, or would have; `steps`: it
+        stands for so many (one of a few that were looked at)."""
+        self._running.setdefault(number, _Text()).add(tokens - 1, steps)
 
     def keep(self, numbers: Iterable[int]) -> None:
         """All others have ended."""
@@ -68,10 +76,11 @@ class Texts:
         guess, worth = self.guess
         mean = variance = 0.0
         for number in numbers:
-            last = self._running[number].last if number in self._running else ()
-            counted = worth * (1 - len(last) / SEEN)
-            steps = len(last) + counted
-            accepted = (sum(last) + counted * guess) / steps
+            text = self._running.get(number)
+            seen = len(text.last) if text else 0
+            counted = worth * (1 - seen / SEEN)
+            steps = seen + counted
+            accepted = ((seen * text.lately if text else 0.0) + counted * guess) / steps
             mean += 1 + accepted
             variance += accepted * (1 + accepted) / steps
         return mean, variance**0.5
@@ -88,8 +97,8 @@ class Texts:
 
     def _end(self, text: _Text) -> None:
         guess, worth = self.guess
-        mean, weight = text.accepted / text.steps, text.steps / (text.steps + worth)
-        error = guess * (1 + guess) / text.steps
+        mean, weight = text.accepted / text.steps, text.seen / (text.seen + worth)
+        error = guess * (1 + guess) / text.seen
         added = (weight, weight * mean, weight * mean**2, weight * error)
         sums = (self._weight, self._first, self._second, self._error)
         self._weight, self._first, self._second, self._error = (

@@ -6,22 +6,15 @@ from typing import TYPE_CHECKING
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.engine.device.asking import Asking, numbers_of
-from glimpse.engine.device.block_ahead import AheadBlocks
-from glimpse.engine.device.block_pace import BlockPace
 from glimpse.engine.device.host_drafts import HostDrafts
 from glimpse.engine.device.own_pace import OwnPace
-from glimpse.engine.device.pace import Pace
+from glimpse.engine.device.paces import AnyPace
 from glimpse.engine.device.seats import Seat
-from glimpse.engine.device.trust_pace import TrustPace
 from glimpse.engine.parts import Parts
 from glimpse.pacing.in_step import InStep
 
 if TYPE_CHECKING:
     from glimpse.engine.device.host_trees import HostTrees
-
-
-AnyPace = Pace | OwnPace | BlockPace | AheadBlocks | TrustPace
-"""What says what a batch does next, where the host does not draft."""
 
 
 class Turns:

@@ -1,0 +1,119 @@
+"""When a batch asks whose rests shadows watch: by what they foretell, with tries for prices alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.device.test_asking import Device, Traffic, launched
+from glimpse.engine.device.asking import BEGIN, KNOWN
+from glimpse.engine.device.texts import ENOUGH, SEEN
+from glimpse.engine.device.watched import CLEAR, LONGEST, SHARE, WatchedAsking
+
+
+def watched(**more) -> Device:
+    device = Device(**more)
+    device.asking = WatchedAsking()
+    return device
+
+
+def test_drafts_that_pay_are_asked_for_at_every_step():
+    found = watched(drafted=1.5).steps(100)
+    assert found == "a" * BEGIN + "." * (KNOWN + 1) + "a" * (100 - BEGIN - KNOWN - 1)
+
+
+@pytest.mark.parametrize("drafted", [1.2, 2.5, 9.0])
+def test_tries_cost_a_share_of_the_time_and_no_more(drafted):
+    device = watched(drafted=drafted, tokens=2)
+    device.steps(BEGIN + KNOWN + 2)
+    begun = device.now
+    found = device.steps(20_000)
+    lost = (drafted - 1) * found.count("a")
+    assert 0 < lost <= 1.1 * SHARE * (device.now - begun)
+    rests = [len(rest) for rest in found.split("a") if rest]
+    assert max(rests) <= LONGEST
+
+
+def rested(drafted=2.0) -> Device:
+    """In the middle of a rest, of texts that drafts brought nothing, as those before them."""
+    device = watched(drafted=drafted, tokens=2)
+    for first in range(100, 100 + 4 * ENOUGH, 2):
+        device.steps(BEGIN + KNOWN + SEEN, (first, first + 1))
+    device.steps(40)
+    assert device.asking.resting
+    return device
+
+
+def test_texts_on_which_drafts_come_to_pay_are_asked_for_within_a_few_rounds():
+    device, rounds = rested(), 0
+    while device.asking.resting:
+        for number in (0, 1):
+            device.asking.foretold(number, 9, 10)
+        rounds += 1
+    assert rounds <= 5
+    device.tokens[True] = 18
+    assert device.steps(50) == "a" * 50
+
+
+def test_rounds_that_bring_less_than_is_clear_end_no_rest():
+    device = rested()
+    for _ in range(2 * SEEN):
+        for number in (0, 1):
+            device.asking.foretold(number, 2, 2)
+    assert device.asking.speed((0, 1)) == pytest.approx(1.0)
+    assert CLEAR > 1.0
+    assert device.asking.resting
+
+
+def test_a_round_stands_for_the_steps_that_would_have_been_made_meanwhile():
+    """One that was looked at once in 32 tokens and would have written all of them is one step of a text; one that would
+    have written a token stands for 32."""
+    device = rested()
+    for _ in range(SEEN // 2):
+        device.asking.foretold(0, 32, 32)
+        device.asking.foretold(0, 1, 32)
+        device.asking.foretold(1, 1, 1)
+    tokens, _ = device.asking._texts.tokens([0])
+    assert tokens == pytest.approx(64 / 33)
+
+
+def test_a_rest_does_not_end_while_it_is_not_known_what_plain_steps_take():
+    device = watched(drafted=1.5)
+    device.steps(BEGIN + 1)
+    device.asking.foretold(0, 9, 9)
+    assert device.steps(KNOWN + 1) == "." * KNOWN + "a"
+
+
+def test_a_try_waits_for_texts_to_be_read_but_not_for_ever():
+    device = rested()
+    left = device.asking._rest
+    assert device.steps(left + 5, (7, 8)) == "." * (left + 5), "it is due, and nothing is known of these"
+    for number in (7, 8):
+        device.asking.foretold(number, 1, 1)
+    assert device.steps(3, (7, 8)) == ".aa", "put off by a step at a time"
+    device = rested()
+    left = device.asking._rest
+    put_off = device.asking._late
+    assert device.steps(left + put_off + 2, (7, 8)) == "." * (left + put_off) + "aa"
+
+
+@pytest.mark.parametrize(("mean", "asks"), [(0.3, False), (1.1, False), (3.0, True)])
+def test_new_texts_end_a_rest_only_where_those_before_them_paid_clearly(mean, asks):
+    """Of a step that takes two."""
+    traffic = Traffic(2.0, lambda draw: mean, rows=4)
+    traffic.device.asking = WatchedAsking()
+    traffic.run(30)
+    before = max(traffic.steps)
+    traffic.run(200)
+    begun = [steps for number, steps in traffic.steps.items() if number > before and steps]
+    assert (sum(steps[:8].count("a") for steps in begun) > 4 * len(begun)) is asks
+
+
+def test_texts_that_were_not_read_teach_nothing():
+    asking = WatchedAsking()
+    asking.asks((1, 2))
+    asking.learn(launched((1, 2), [5, 1], 1.0, True, unread=(2,)))
+    assert asking._texts.knows(1)
+    assert not asking._texts.knows(2)
+    asking.asks((1, 2))
+    asking.learn(launched((1, 2), [5, 1], 2.0, True, unread=(2,)))
+    assert not asking._size(2).asked.times, "and reading takes longer than a step with drafts does"
