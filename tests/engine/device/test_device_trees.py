@@ -300,6 +300,27 @@ def test_what_was_read_of_a_prompt_is_its_requests_alone(llm):
     assert len(told) == 2
 
 
+def test_it_is_told_in_pieces_that_have_arrived(llm, monkeypatch):
+    """Where nobody waits for it: a piece at a time, in order, and none that is still on its way."""
+    monkeypatch.setattr("glimpse.engine.device.prompt_topk.PIECE", 2)
+    decoder = llm.loaded.checkpoint.decoder
+    parts = SimpleNamespace(
+        decoder=decoder, drafter=Listening(), sampler=SimpleNamespace(vocab=decoder.spec.vocab_size)
+    )
+    topk, told = PromptTopK(parts), parts.drafter.told
+    parts.drafter.admit(rows_of([1, 2, 3]))
+    with torch.inference_mode():
+        topk.note([0], [torch.tensor([1, 2, 3])], torch.randn(3, decoder.spec.hidden_size))
+    with monkeypatch.context() as late:
+        late.setattr("glimpse.engine.device.mail.Mark.reached", property(lambda mark: False))
+        assert topk.tell_piece(0)
+        assert told == []
+    assert [topk.tell_piece(0) for _ in range(3)] == [True, True, False]
+    assert [found.tokens.tolist() for found in told] == [[1, 2], [3]]
+    topk.tell([0])
+    assert len(told) == 2
+
+
 def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
     """Then the drafter hears of steps only, of at most a tree and its root."""
     monkeypatch.setattr("glimpse.engine.device.engine.worth_hearing", lambda turns, asking, rows: False)

@@ -20,8 +20,8 @@ grow, graphs are captured), and half of a hundredth is what a plain step differs
 FIRST_SHARE = 0.02
 """The same while a size of batch has no price of its own."""
 CLEAR = 1.1
-"""Speed of drafts over plain decoding that is expected where a rest ends. Replayed (docs/auto.md): 1.0 loses 2% where
-steps with drafts are dear, 1.2 loses 2% where they are cheap."""
+"""Speed of drafts over plain decoding that is expected where a rest ends. Replayed (docs/auto.md): 1.05 loses more
+where steps with drafts are dear, 1.2 gains less where they are cheap."""
 LONGEST = 4096
 """Plain steps of a rest, at most."""
 
