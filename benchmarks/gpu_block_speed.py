@@ -187,7 +187,8 @@ def result_of(model: str, found: Sequence[dict[str, Any]], options: argparse.Nam
     ]  # fmt: skip
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return Result(
-        suite=f"block_speed-{model.replace('.', '-')}", device=device_of(device), versions=versions(), commit=commit, dirty=dirty, quick=False,
+        suite=f"block_speed-{model.replace('.', '-')}", device=device_of(device), versions=versions(), commit=commit,
+        dirty=dirty, quick=False,
         settings={"tokens": options.tokens, "turns": options.turns, "eager_turns": options.eager_turns,
                   "arms": ARMS, "laws": LAWS, "adapter": adapter_label(options.adapter),
                   "ids": options.ids.name},

@@ -70,7 +70,7 @@ def test_blocks_and_cuts_are_the_hosts(llm, adapter, pacer, mode, monkeypatch):
     device = on_device(llm, drafter="block", adapter=adapter, pacer=pacer, block_mode=mode)
     found = device.generate(prompts, params)
     assert ids_of(found) == plain
-    assert device._engine._runs_ahead
+    assert device._engine._own
     assert sum(output.speculation.accepted for output in found) > 2
     both = heard.blocks.keys() & right.keys()
     assert len(both) > 2, (heard.blocks.keys(), right.keys())

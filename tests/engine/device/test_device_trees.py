@@ -164,11 +164,15 @@ def test_nodes_beyond_the_promised_pages_borrow_theirs(llm):
     written = texts(llm, [prompt], [greedy(3)])
     device = with_trees(llm, Spine(written, width=2), draft_tokens=6)
     engine, (request,) = device._engine, device._requests([prompt], greedy(3))
+    free, most = engine.parts.pool.free_pages, 0
     engine.add(request)
     while not request.finished:
         engine.step()
-        held = [sequence for sequence in engine.parts.rows.sequences if sequence]
-        assert [len(sequence.pages) for sequence in held] == [1] * len(held)
+        held = [len(sequence.pages) for sequence in engine.parts.rows.sequences if sequence]
+        assert held in ([], [1], [2] if engine._flying else [1])
+        most = max(most, *held, 0)
+    assert most == 2
+    assert engine.parts.pool.free_pages == free
     assert list(request.committer.token_ids) == written[0][1]
     assert request.speculation.draft_lengths == {6: 1}  # positions up to 17
 

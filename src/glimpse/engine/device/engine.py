@@ -126,6 +126,7 @@ class DeviceEngine:
             self._land_hosted()
             if request in self._waiting:
                 self._waiting.remove(request)
+            self._settler.drop(request)
             self._eager.cancel(request)
             self._retire_finished()
 

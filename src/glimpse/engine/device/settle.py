@@ -20,7 +20,7 @@ from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_reading import TreeReader
 from glimpse.engine.parts import Parts
-from glimpse.engine.request import Progress
+from glimpse.engine.request import Progress, Request
 from glimpse.engine.settle import Round, keep_trusted, take_tokens
 from glimpse.engine.watch import Did, Seen, Watch
 from glimpse.pacing.costs import StepLoad
@@ -150,6 +150,15 @@ class DeviceSettler:
         """What the steps that were settled since have brought, with its text: for which no next step has to wait."""
         made, self._made = self._made, []
         return [one.told() if isinstance(one, Round) else one for one in made]
+
+    def drop(self, request: Request) -> None:
+        """Nobody wants to be told of a request any more; what it wrote stays."""
+        made, self._made = self._made, []
+        for one in made:
+            if one.request is not request:
+                self._made.append(one)
+            elif isinstance(one, Round):
+                one.told()
 
     def settle(self, launched: Launched) -> None:
         """Takes in what a step has brought; waits for it."""
