@@ -213,7 +213,7 @@ class Engine:
         if self._asking:
             self._asking.learn(_launched(self._now, fresh, asked, outcomes, seats))
             if shadows and self._asking.resting:
-                shadows.step(seats, spare=True)
+                shadows.step(seats, waited=1.0)
         written = sum(len(outcome.tokens) for outcome in outcomes)
         return Count(written, 1, nodes, not asked, tokens if asked else 0, fresh)
 

@@ -130,7 +130,9 @@ class Dear:
         def learning(launched):
             mark = At(10.0 if launched.asked else 1.0)
             own = type(
-                "Seen", (), {name: getattr(launched, name) for name in ("seats", "letter", "ran", "asked", "drafts")}
+                "Seen",
+                (),
+                {name: getattr(launched, name) for name in ("seats", "letter", "ran", "asked", "unread", "drafts")},
             )
             own.timed = [type("Timed", (), {"end": mark})]
             learn(own)

@@ -16,8 +16,9 @@ from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.mail import Mail, Mark
 from glimpse.engine.device.report import Report
 from glimpse.engine.device.seats import Seat
-from glimpse.engine.device.settle import DeviceSettler, Launched
+from glimpse.engine.device.settle import DeviceSettler, Launched, Timed
 from glimpse.engine.request import Request
+from glimpse.pacing.costs import StepLoad
 from glimpse.sampling import SamplingParams
 from glimpse.speculation import Speculation
 
@@ -62,11 +63,17 @@ def test_every_request_gets_its_own_rows_tokens():
     report.verdict.counts[:3], report.verdict.judged[:3] = torch.tensor([1, 4, 2]), torch.tensor([3, 3, 2])
     letter, arrived = Mail(report).send()
     parts = SimpleNamespace(rows=rows, pacer=Quiet(), drafter=Quiet(), costs=Quiet(), acceptance=Coupled())
-    launched = Launched(tuple(seats), True, Ran(graph=True), 1, (), letter, arrived, drafts=True)
-    progress = DeviceSettler(parts, waits=False).settle(launched)
+    timed = Timed(Mark(torch.device("cpu")), arrived, StepLoad(), 1)
+    launched = Launched(tuple(seats), True, Ran(graph=True), 1, (timed,), letter, arrived, drafts=True)
+    settler = DeviceSettler(parts, waits=False)
+    settler.settle(launched)
     right = [[100], [104, 105, 106, 107], [108, 109]]
     assert [list(seat.request.committer.token_ids) for seat in seats] == right
-    assert [made.accepted for made in progress] == [0, 3, 1]
+    assert settler.untold
+    assert [(made.request, made.accepted) for made in settler.tell()] == [
+        (seat.request, accepted) for seat, accepted in zip(seats, (0, 3, 1), strict=True)
+    ]
+    assert not settler.untold
     for seat, own in zip(seats, right, strict=True):
         assert rows.tokens[seat.slot, : 4 + len(own)].tolist() == PROMPT + own
         assert (rows.committed_len[seat.slot], rows.verified_len[seat.slot]) == (4 + len(own), 3 + len(own))

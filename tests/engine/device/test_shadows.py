@@ -90,7 +90,7 @@ class Watched(Side):
         ]
 
     def step(self, spare: bool = True) -> None:
-        self.shadows.step(self.seats, spare=spare)
+        self.shadows.step(self.seats, 1.0 if spare else 0.0)
 
     def ready(self) -> None:
         """All rows are read and have a round."""
@@ -193,6 +193,25 @@ def test_without_time_to_spare_a_unit_is_done_now_and_then():
     assert shadow.drafter.readers[0].position == 0
     shadow.step(spare=False)
     assert shadow.drafter.readers[0].position == 20
+
+
+def test_time_to_spare_is_what_the_host_waits_and_what_the_last_unit_took_of_it():
+    """Units of 0.2 ms where the host waits 0.5 ms: it waits 0.3 with one in each step, and goes on; not where 0.3 was
+    all that there was."""
+    shadow = Watched(prompt=20)
+    worked = []
+    shadow.shadows._work = lambda *_: worked.append(True)
+    for waited, took, right in (
+        (0.5e-3, 0.2e-3, True),
+        (0.3e-3, 0.2e-3, True),
+        (0.15e-3, 0.2e-3, False),
+        (0.3e-3, 0.0, False),
+    ):
+        worked.clear()
+        shadow.shadows._unit = 0.2e-3
+        shadow.shadows.step(shadow.seats, waited)
+        assert bool(worked) is right
+        shadow.shadows._took = took if worked else 0.0
 
 
 def test_who_leaves_is_forgotten():

@@ -171,9 +171,9 @@ class DeviceEngine:
             self._asking.interrupted()
         self._reader.step()
         launched = self._launch_next()
-        self._settler.teach()
+        self._settler.teach(fit=launched and self._flying[-1].hosted)
         if self._shadows and launched and self._asking and self._asking.resting and not self._own:
-            self._shadows.step(self._seats.taken, spare=not self._flying[0].arrived.reached)
+            self._shadows.step(self._seats.taken, self._settler.waited)
         self._land(self.AHEAD if launched else 0)
         return self._told() + (self._eager.step() if self._eager.busy else [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -125,20 +126,22 @@ class DeviceSettler:
         self._ended: Mark | None = None
         """Of the step read last."""
         self._made: list[Round | Progress] = []
+        self.waited = 0.0
+        """Seconds that the host waited for the last report."""
         self._untaught: list[Timed] = []
         """What steps took that nothing was learned from yet."""
         self.watch: Watch | None = None
         self.doubtful = False
         """Whether the last report had a row whose draft may have made its logits not finite."""
 
-    def teach(self) -> None:
-        """Learns what steps take from those that have been read: while the device works, as a fit takes a tenth of the
-        shortest steps."""
+    def teach(self, *, fit: bool) -> None:
+        """Learns what steps take from those that have been read, while the device works; `fit`: prices will be asked
+        for soon, and finding them takes a tenth of the shortest steps."""
         costs = self._parts.costs
         for timed in self._untaught:
             costs.observe(timed.load, timed.end.since(timed.begin) / timed.steps)
-        if self._untaught:
-            self._untaught.clear()
+        self._untaught.clear()
+        if fit:
             costs.settle()
 
     @property
@@ -162,7 +165,9 @@ class DeviceSettler:
 
     def settle(self, launched: Launched) -> None:
         """Takes in what a step has brought; waits for it."""
+        begun = time.perf_counter()
         launched.arrived.wait()
+        self.waited = time.perf_counter() - begun
         if self._trees and launched.trees:
             self._trees.arrived(launched.trees)
         if self.watch is not None:

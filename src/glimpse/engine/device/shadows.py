@@ -5,12 +5,13 @@ one row a step in turn, cuts that as the pacer would, and when the row's turn co
 written of it (`pacing.auto_shadow` does the same on a CPU). A text is read ahead by it, too, in pieces.
 
 A unit of work is short, and there is at most one a step: other threads of a server want the interpreter as well. It is
-done while a step that was launched is still running and the next one is waiting behind it, so that the device has more
-to do than the unit takes.
+done while a step that was launched is running and the next one is waiting behind it, and only where the host waits for
+reports much longer than a unit takes: where plain steps keep it busy, each unit would make them later.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -29,10 +30,15 @@ from glimpse.pacing.worth import StepPrices
 
 ALIKE = 4
 """Rows by which nodes are priced for a batch: the cost of looking at all grows with it."""
+EVEN = 8
+"""Units over which their time is averaged."""
 PRICED = 32
 """Rounds after which prices are looked at anew, which takes as long as a round."""
-PATIENCE = 64
+PATIENCE = 32
 """Steps without time to spare after which a unit is done all the same: else nothing would be known."""
+ROOM, UNIT = 2.0, 2e-4
+"""Units that have to fit into what the host waits a step, as other threads and collections take of it too; seconds of a
+unit before one was done."""
 Told = Callable[[int, int, int], None]
 """told(number, tokens, passed): after the last `passed` tokens of a request's text a step with drafts would have
 written the first `tokens` of them at once."""
@@ -87,17 +93,23 @@ class Shadows:
         self._rounds: dict[int, _Round] = {}
         """By slot, the youngest last."""
         self._turn, self._missed = 0, 0
+        self._unit, self._took = UNIT, 0.0
+        """Seconds of a unit, and of the one that was done in the last step."""
         self._prices: StepPrices | None = None
         self._size, self._left = 0, 0
         """How many rows prices are for, and the rounds for which they hold."""
 
-    def step(self, seats: Sequence[Seat], *, spare: bool) -> None:
-        """A plain step of these rows was launched; `spare`: the host would wait for a report now."""
-        self._missed = 0 if spare else self._missed + 1
+    def step(self, seats: Sequence[Seat], waited: float) -> None:
+        """A plain step of these rows was launched; `waited`: seconds that the host waited for the last report."""
+        spare = waited + self._took >= ROOM * self._unit
+        self._missed, self._took = 0 if spare else self._missed + 1, 0.0
         if spare or self._missed >= PATIENCE:
             self._missed = 0
             self._turn = (self._turn + 1) % len(seats)
+            begun = time.perf_counter()
             self._work(seats, seats[self._turn])
+            self._took = time.perf_counter() - begun
+            self._unit += (self._took - self._unit) / EVEN
 
     def leave(self, slot: int) -> None:
         """Another request will have the row."""
