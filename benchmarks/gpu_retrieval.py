@@ -214,10 +214,11 @@ def line(found: dict[str, Any]) -> list[str]:
             f"{found['same']:.2f}"]  # fmt: skip
 
 
-def result_of(runs: list[dict[str, Any]], options: argparse.Namespace) -> Result:
-    """The result file: no drafter that is priced loses to plain decoding, and at batch 1 the large model gains."""
+def result_of(model: str, found: list[dict[str, Any]], options: argparse.Namespace) -> Result:
+    """The file of one model: no drafter that is priced loses to plain decoding, and at batch 1 the large one gains."""
     import transformers
 
+    runs = [own for own in found if own["cell"].startswith(f"{model} x")]
     cuda = torch.cuda.is_available()
     gpu = {"kind": "h200", "name": torch.cuda.get_device_name()} if cuda else {"kind": "cpu", "name": "cpu"}
     targets = [
@@ -226,7 +227,7 @@ def result_of(runs: list[dict[str, Any]], options: argparse.Namespace) -> Result
         if own["arm"] not in ("none", UNTOLD) and ARMS[own["arm"]].get("pacer") != "fixed"
     ]
     return Result(
-        suite="retrieval", device={**gpu, "cores": os.cpu_count() or 0, "threads": 1},
+        suite=f"retrieval-{model.replace('.', '-')}", device={**gpu, "cores": os.cpu_count() or 0, "threads": 1},
         versions={"python": platform.python_version(), "torch": torch.__version__,
                   "transformers": transformers.__version__, "glimpse": "0.1.0"},
         commit=options.commit, dirty=False, quick=not cuda,
@@ -281,7 +282,7 @@ def main() -> None:
                 runs.append(found)
                 print(*line(found), found["eager"] or "", sep="  ", flush=True)
             print(f"   after {time.perf_counter() - begun:.0f} s", flush=True)
-            write_result(result_of(runs, options), options.out)
+            write_result(result_of(model, runs, options), options.out)
         del engines, loaded
         gc.collect()
         torch.cuda.empty_cache()

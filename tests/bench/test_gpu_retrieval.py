@@ -19,7 +19,7 @@ def test_it_runs_and_judges_what_is_priced(tmp_path, monkeypatch):
              "--arms", "none;auto;racer;racer, 8 nodes"]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["gpu_retrieval", *given])
     gpu_retrieval.main()
-    result = read_result(tmp_path / "cpu-retrieval.json")
+    result = read_result(tmp_path / "cpu-retrieval-demo.json")
     assert [(run["cell"], run["arm"]) for run in result.runs] == [
         (f"demo x{rows}, greedy", arm) for rows in (1, 2) for arm in ("none", "auto", "racer", "racer, 8 nodes")
     ]

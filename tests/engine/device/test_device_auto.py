@@ -12,6 +12,8 @@ from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_fo
 from glimpse.drafting.auto import AutoDrafter
 from glimpse.drafting.auto_graphs import auto_on_graphs
 from glimpse.engine.device.eligible import why_not_engine
+from glimpse.engine.device.reading import Reader
+from glimpse.engine.device.turns import Turns
 from glimpse.engine.submit import make_requests
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -171,3 +173,16 @@ def test_the_batch_drafts_for_itself_where_that_pays(llm, monkeypatch, gain, spa
 
 def test_a_budget_is_for_the_batch_that_drafts_for_itself(llm):
     assert on_device(llm, drafter="auto", pacer=None, budget=0.2).settings["budget"] == 0.2
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_is_important_in_prompts_is_asked_only_where_the_batch_drafts_for_itself(llm, monkeypatch, own):
+    """A batch that turns to drafts of its own later begins with sets anew, so that nobody has missed it."""
+    asked, scores = [], Reader._scores
+    monkeypatch.setattr(Reader, "_scores", lambda reader: asked.append(True) or scores(reader))
+    auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
+    auto._engine._turns.own, auto._engine._reader._tails = own, None  # which is for short prompts
+    monkeypatch.setattr(Turns, "due", lambda turns, seats: False)
+    prompts = prompts_of(llm, 100)
+    assert ids_of(auto.generate(prompts, greedy(2))) == ids_of(llm.generate(prompts, greedy(2)))
+    assert bool(asked) is own

@@ -80,7 +80,8 @@ class DeviceEngine:
         topk = prompt_topk(parts)
         self._shadows = shadows_of(parts, self._asking, core.rows.most, topk)
         self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, topk,
-                              lambda: worth_hearing(self._turns, self._asking, self._numbers))  # fmt: skip
+                              lambda: worth_hearing(self._turns, self._asking, self._numbers),
+                              lambda: self._turns is None or self._turns.own)  # fmt: skip
 
     @property
     def options(self) -> EngineOptions:

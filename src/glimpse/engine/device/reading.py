@@ -26,10 +26,12 @@ class Reader:
 
     def __init__(
         self, core: Core, rows: Rows, seats: Seats, graphs: Graphs, topk: PromptTopK | None = None,
-        hears: Callable[[], bool] = lambda: True,
+        hears: Callable[[], bool] = lambda: True, recalls: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """`topk`: where the drafter wants the successors of prompts; `hears`: whether it is worth their cost now."""
+        """`topk`: where the drafter wants the successors of prompts; `hears`: whether it is worth their cost now;
+        `recalls`: whether the rows draft for themselves now, and go by what prompts made important."""
         self._core, self._rows, self._seats, self._topk, self._hears = core, rows, seats, topk, hears
+        self._recalls = recalls
         self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
         self._most = CHUNK if self._bitwise is None else self._bitwise.most
         # Bits are those of one reader only; where heads are compared with one another, the exact weights are wanted.
@@ -104,7 +106,7 @@ class Reader:
         start = int(self._rows.verified_len[seat.slot])
         stop, last = start + count, start + count == length
         text = self._rows.tokens[seat.slot, start:stop]
-        scores = self._scores() if last and core.drafts else None
+        scores = self._scores() if last and core.drafts and self._recalls() else None
         self._begin([seat])
         if self._bitwise is None:
             hidden = self._forward(seat, text, start, scores)
