@@ -57,6 +57,16 @@ def test_a_finished_training_is_left_as_it_is(capsys, tiny_folder, texts, tmp_pa
     assert (code, json.loads(stdout)["points"], out.read_bytes()) == (0, [], before)
 
 
+def test_layers_that_a_model_does_not_have_are_not_tuned(capsys, tiny_folder, texts, tmp_path):
+    """Left out, a small model has all of its own tuned; asked for, so many have to be there."""
+    out = tmp_path / "new" / "a"
+    argv = ["train", "block", "-m", str(tiny_folder), "--text", str(texts), "--out", str(out), *SMALL.split()]
+    code, stdout, err = run(capsys, *argv, "--layers", "31")
+    assert (code, stdout) == (2, "")
+    assert err.splitlines()[-1] == "glimpse: --layers 31: this model has 2; ask for no more"
+    assert not out.parent.exists()
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

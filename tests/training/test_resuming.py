@@ -163,8 +163,8 @@ def test_where_an_adapter_cannot_be_is_known_at_once(tmp_path):
     ):
         with pytest.raises(ArgumentError, match=message):
             check_out(out, texts)
-    check_out(tmp_path / "new" / "a", texts)
-    assert not list((tmp_path / "new").iterdir())
+    check_out(tmp_path / "new" / "deep" / "a", texts)
+    assert {path.name for path in tmp_path.iterdir()} == {"texts", "file"}, "nothing is made before a training"
 
 
 def test_sequences_longer_than_the_context_are_refused(checkpoint, corpus, tmp_path):

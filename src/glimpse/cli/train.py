@@ -141,6 +141,8 @@ def _trainer(options: BlockOptions, recipe: RecipeOptions, bars: Bars) -> Traine
     dtype = machine.dtype_on(device)
     checkpoint = open_model(options.model, dtype=dtype, device=device, progress=lambda i, n: bars("weights", i, n))
     bars.clear()
+    if recipe.layers is not None and recipe.layers > checkpoint.spec.layers:
+        raise ArgumentError(f"--layers {recipe.layers}: this model has {checkpoint.spec.layers}; ask for no more")
     corpus = read_corpus(folder, checkpoint.tokenizer, own.length, checkpoint.spec.vocab_size)
     return Trainer(checkpoint, corpus, own, out)
 

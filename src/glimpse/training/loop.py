@@ -62,6 +62,7 @@ class Trainer:
             raise ArgumentError(
                 f"length {recipe.length} is more than the model's context of {spec.context_length} tokens"
             )
+        out.parent.mkdir(parents=True, exist_ok=True)
         first = recipe.first_of(spec.layers)
         self.config = BlockConfig(
             target=checkpoint.name,

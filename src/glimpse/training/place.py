@@ -15,8 +15,9 @@ def check_out(out: Path, texts: Path) -> None:
             raise ArgumentError(f"{str(out)!r} is a folder; name a file for the adapter")
         if out.resolve().is_relative_to(texts.resolve()):
             raise ArgumentError(f"{out} lies in the folder of texts, and would be trained on; put it elsewhere")
-        longest = out.with_name(f".{out.name}.state.part")
-        out.parent.mkdir(parents=True, exist_ok=True)
+        # Folders that are not there yet are made when the training begins: what is refused leaves none behind.
+        there = next(folder for folder in out.absolute().parents if folder.exists())
+        longest = there / f".{out.name}.state.part"
         longest.touch()
         longest.unlink()
     except OSError as error:
