@@ -9,33 +9,32 @@ _COMMITTER, _RESIDENTS = "glimpse.engine.commit:Committer", "glimpse.engine.resi
 MUTANTS = (
     Mutant(
         "end of text inside a block ignored", "what stands behind an end in the same block is kept",
-        f"{_COMMITTER}.commit", "break", "continue",
+        f"{_COMMITTER}.take", "break", "continue",
         "engine/test_commit.py::test_eos_inside_a_round_ends_there[4-1]",
     ),
     Mutant(
         "stop checked before trimming", "stop strings are looked for in a block that has not been cut to the limit",
-        f"{_COMMITTER}._keep", 'if full:\n        return self._end("length")',
-        'if full and match:\n        return ""',
+        f"{_COMMITTER}._judge", 'self._finish_reason = "length"', "pass",
         "engine/test_commit.py::test_exactly_max_tokens[4-3]",
     ),
     Mutant(
         "max_tokens overrun", "the limit is noticed one token late",
-        f"{_COMMITTER}._keep", "len(self._token_ids) == self._limit", "len(self._token_ids) == self._limit + 1",
+        f"{_COMMITTER}._judge", "len(self._token_ids) == self._limit", "len(self._token_ids) == self._limit + 1",
         "engine/test_endings.py::test_max_tokens_is_exact[4-3]",
     ),
     Mutant(
         "finish reason wrong", "a stop on the last token allowed is called the length",
-        f"{_COMMITTER}._keep", "if match:", "if match and not full:",
+        f"{_COMMITTER}._read", "if match:", "if match and end != 'length':",
         "engine/test_commit.py::test_stop_exactly_at_the_cap_says_stop[options0-c]",
     ),
     Mutant(
         "min_tokens off by one", "a stop counts one token too late",
-        f"{_COMMITTER}._keep", ">= self._min_tokens", "> self._min_tokens",
+        f"{_COMMITTER}._judge", ">= self._min_tokens", "> self._min_tokens",
         "engine/test_commit.py::test_min_tokens_come_before_any_stop[3]",
     ),
     Mutant(
         "stop strings forgotten between blocks", "a stop string that spans two blocks is missed",
-        f"{_COMMITTER}.commit", "pieces: list[str] = []", "pieces = []; self._stops._state = 0",
+        f"{_COMMITTER}.take", "count, pieces = 0, list[str]()", "count, pieces = 0, []; self._stops._state = 0",
         "engine/test_commit.py::test_stop_at_every_offset_of_a_long_round[5-4]",
     ),
     Mutant(

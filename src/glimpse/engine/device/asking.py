@@ -172,9 +172,7 @@ class Asking:
             self.interrupted()
             return
         counts = launched.letter.counts[: len(launched.seats)].tolist()
-        read = [(number, count) for number, count in zip(numbers_of(launched.seats), counts, strict=True)
-                if number not in launched.unread]  # fmt: skip
-        telling = (self._heard(read) and not launched.unread) if launched.asked else True
+        telling = self._heard(launched, counts) if launched.asked else True
         end, before = launched.timed[-1].end, self._end
         self._end = end
         if before is not None and not launched.ran.fresh and telling:
@@ -182,12 +180,13 @@ class Asking:
             steps = size.asked if launched.asked else size.plain
             steps.add(sum(counts), end.since(before))
 
-    def _heard(self, read: Sequence[tuple[int, int]]) -> bool:
-        """A step with drafts wrote so many tokens of each row whose text was read, by its number. Returns whether its
-        time says what such steps take: for its first draft a text is read from its first token on."""
-        known = all(self._texts.knows(number) for number, _ in read)
-        for number, count in read:
-            if count:
+    def _heard(self, launched: Launched, counts: list[int]) -> bool:
+        """A step with drafts wrote so many tokens of each row; those whose texts were not read teach nothing. Returns
+        whether its time says what such steps take: for its first draft a text is read from its first token on."""
+        numbers, unread = numbers_of(launched.seats), launched.unread
+        known = not unread and all(map(self._texts.knows, numbers))
+        for number, count in zip(numbers, counts, strict=True):
+            if count and number not in unread:
                 self._texts.learn(number, count)
         return known
 
