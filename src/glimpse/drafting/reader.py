@@ -87,6 +87,9 @@ class LateDrafter(TreeDrafter, Protocol):
     def readers(self) -> Mapping[int, LateReader[Any]]:
         """By slot."""
 
+    def nodes(self, rows: int) -> int:
+        """Of a row's tree, at most, in a batch of `rows`."""
+
 
 def late_of(drafter: Drafter) -> LateDrafter | None:
     """The drafter, if it is a `LateDrafter`."""

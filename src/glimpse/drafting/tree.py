@@ -90,7 +90,7 @@ class HostSource(Protocol):
 
 TOGETHER, EACH = 768, 8
 """Nodes that a batch is drafted where a pacer prices them, and at least for each row. A step of 300 tokens and more is
-bound by arithmetic on any GPU (an H200: 790 TFLOP/s over 4.3 TB/s is 180 products a weight): beyond that no node pays,
+bound by arithmetic on any GPU (an H200: 790 TFLOP/s over 4.3 TB/s is 180 products a weight): beyond that nodes rarely pay,
 and each that is proposed takes the host a microsecond in which the device waits."""
 
 

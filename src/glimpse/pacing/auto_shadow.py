@@ -117,8 +117,7 @@ class Shadow:
             return self._round
         gains = proposal.along(self.trust.chances(proposal))
         (kept,) = worthwhile([gains], [market.node], 1, (market.begin, market.plain))
-        pairs = zip(proposal.parents[kept].tolist(), proposal.tokens[kept].tolist(), strict=True)
-        self._round = _Round(proposal, dict(zip(pairs, kept.tolist(), strict=True)))
+        self._round = _Round(proposal, proposal.children(kept))
         return self._round
 
     def _end(self, reader: Reader[HostSource], now: _Round, market: Market, host: float) -> None:

@@ -85,7 +85,6 @@ ON_CPU = Shares(0.03, 0.2, 0.2, 0.2)
 ON_GPU = Shares(0.004, 0.012, 0.5, 0.012)
 """By the H200's figures (docs/performance-gpu.md). Rather too cheap: what is thought dear is never tried."""
 
-
 BELIEVED = 0.1
 """Share of what is predicted that each step of a kind may say it is dearer."""
 

@@ -56,6 +56,11 @@ class Proposal:
         _look_back(tree.parents, tree.reach, said, depth)
         return cls(tree.tokens, tree.parents, said, tree.source.astype(np.int64), depth)
 
+    def children(self, kept: Ints) -> dict[tuple[int, int], int]:
+        """(parent, token) -> node, of the nodes `kept`: how a text runs through them."""
+        pairs = zip(self.parents[kept].tolist(), self.tokens[kept].tolist(), strict=True)
+        return dict(zip(pairs, kept.tolist(), strict=True))
+
     def along(self, chances: Floats) -> Floats:
         """[n]: the product of `chances` [n] from the root to each node."""
         return Proposals.alone(self).along(chances)

@@ -100,6 +100,10 @@ class RacerDrafter(Drafter):
         """By slot."""
         return self._sources
 
+    def nodes(self, rows: int) -> int:
+        """Of a row's tree, at most, in a batch of `rows`."""
+        return nodes_each(self.budget, rows, priced=self.priced)
+
     def admit(self, rows: RowView) -> None:
         """Prompts are read with the first draft."""
         for slot in rows.slots:
@@ -111,7 +115,7 @@ class RacerDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        return draft_of(trees_of(self._sources, rows, room, nodes_each(self.budget, len(rows), priced=self.priced)))
+        return draft_of(trees_of(self._sources, rows, room, self.nodes(len(rows))))
 
     def recycle(self, slot: int, successors: Successors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""

@@ -57,6 +57,10 @@ class SuffixDrafter(Drafter):
         """By slot."""
         return self._sources
 
+    def nodes(self, rows: int) -> int:
+        """Of a row's tree, at most, in a batch of `rows`."""
+        return nodes_each(self.budget, rows, priced=self.priced)
+
     def admit(self, rows: RowView) -> None:
         """Prompts are indexed with the first draft."""
         for slot in rows.slots:
@@ -68,7 +72,7 @@ class SuffixDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        return draft_of(trees_of(self._sources, rows, room, nodes_each(self.budget, len(rows), priced=self.priced)))
+        return draft_of(trees_of(self._sources, rows, room, self.nodes(len(rows))))
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Learns what the drafts were worth; the text is indexed with the next one."""

@@ -61,9 +61,8 @@ class _Round:
     @classmethod
     def of(cls, begin: int, proposal: Proposal, gains: Floats, kept: Ints) -> _Round:
         """Of which the nodes `kept` would be verified."""
-        parents = proposal.parents[kept].tolist()
-        pairs = zip(parents, proposal.tokens[kept].tolist(), strict=True)
-        return cls(begin, proposal, gains, dict(zip(pairs, kept.tolist(), strict=True)), frozenset(parents))
+        nodes = proposal.children(kept)
+        return cls(begin, proposal, gains, nodes, frozenset(parent for parent, _ in nodes))
 
     def written(self, text: Sequence[int]) -> int | None:
         """How many tokens a step would have written, when `text` came; None while that is not known."""
@@ -147,7 +146,7 @@ class Shadows:
         prices = self._priced(seats) if depth > 0 else None
         if prices is None:
             return
-        proposal = Proposal.of_tree(reader.look(self._drafter.budget, depth))
+        proposal = Proposal.of_tree(reader.look(self._drafter.nodes(len(seats)), depth))
         gains = proposal.along(self._pacer.trust_of(slot).chances(proposal))
         kept = prices.first(self._like(gains, prices.rows))[: self._most]
         self._rounds[slot] = _Round.of(begin, proposal, gains, kept)
@@ -157,7 +156,7 @@ class Shadows:
         self._left -= 1
         if self._prices is None or self._left < 0 or self._size != len(seats):
             rows = RowView(self._rows, tuple(seat.slot for seat in seats))
-            self._prices = self._pacer.prices(rows, min(len(rows), ALIKE), self._drafter.budget)
+            self._prices = self._pacer.prices(rows, min(len(rows), ALIKE), self._drafter.nodes(len(rows)))
             self._size, self._left = len(seats), PRICED
         return self._prices
 
