@@ -90,8 +90,8 @@ class HostSource(Protocol):
 
 TOGETHER, EACH = 768, 8
 """Nodes that a batch is drafted where a pacer prices them, and at least for each row. A step of 300 tokens and more is
-bound by arithmetic on any GPU (an H200: 790 TFLOP/s over 4.3 TB/s is 180 products a weight): beyond that nodes rarely pay,
-and each that is proposed takes the host a microsecond in which the device waits."""
+bound by arithmetic on any GPU (an H200: 790 TFLOP/s over 4.3 TB/s is 180 products a weight): beyond that nodes rarely
+pay, and each that is proposed takes the host a microsecond in which the device waits."""
 
 
 def nodes_each(budget: int, rows: int, *, priced: bool) -> int:
