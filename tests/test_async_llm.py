@@ -166,6 +166,7 @@ def test_a_step_that_fails_ends_all_and_the_next_request_runs(llm):
         failed = await asyncio.gather(*(read(served.generate(*pair)) for pair in pairs), return_exceptions=True)
         assert all(isinstance(error, GlimpseError) and "boom" in str(error) for error in failed), failed
         assert len({id(error) for error in failed}) == 3
+        assert all(isinstance(error.__cause__, ValueError) for error in failed), "where it failed is lost"
         return await read(served.generate(PROMPTS[0], PARAMS[0]))
 
     assert opened(with_parts(llm, Raising(), draft_tokens=3), work)[-1].output.token_ids == right

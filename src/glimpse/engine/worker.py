@@ -93,7 +93,9 @@ class Worker:
         except GlimpseError as error:
             self._fail(error)
         except Exception as error:
-            self._fail(GlimpseError(f"the engine failed: {error!r}"))
+            failure = GlimpseError(f"the engine failed: {error!r}")
+            failure.__cause__ = error
+            self._fail(failure)
         for request in [request for request in self._jobs if request.finished]:
             self._jobs.pop(request).done(request.error)
 
@@ -102,8 +104,14 @@ class Worker:
         for request in list(self._jobs):
             broken = not request.finished
             self._cancel(request)
-            # One error each: a traceback belongs to one caller.
-            self._jobs.pop(request).done(type(error)(str(error)) if broken else request.error)
+            self._jobs.pop(request).done(_alike(error) if broken else request.error)
+
+
+def _alike(error: GlimpseError) -> GlimpseError:
+    """The same for one more caller: a traceback belongs to one, what the error came of to all."""
+    made = type(error)(str(error))
+    made.__cause__ = error.__cause__
+    return made
 
 
 def _closed() -> GlimpseError:

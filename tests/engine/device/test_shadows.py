@@ -140,6 +140,18 @@ def test_a_round_ends_when_the_text_has_left_the_tree_and_the_next_begins_where_
     assert all(0 <= passed - tokens <= 1 for _, tokens, passed in shadow.told)
 
 
+def test_a_batch_that_grows_looks_at_smaller_trees_beside_the_large_ones_of_before(monkeypatch):
+    monkeypatch.setattr("glimpse.drafting.tree.TOGETHER", 60)
+    shadow = Watched(rows=3)
+    shadow.drafter.priced = True
+    shadow.shadows._turn = 2
+    for _ in range(8):
+        shadow.shadows.step(shadow.seats[:1], 1.0)
+    assert len(shadow.shadows._rounds[0].gains) > 20
+    shadow.ready()
+    assert all(len(made.gains) <= 20 for slot, made in shadow.shadows._rounds.items() if slot)
+
+
 def test_a_long_text_is_read_in_pieces():
     shadow, read = Watched(prompt=3 * PIECE + 9), []
     reader = shadow.drafter.readers[0]

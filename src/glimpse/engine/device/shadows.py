@@ -146,9 +146,10 @@ class Shadows:
         prices = self._priced(seats) if depth > 0 else None
         if prices is None:
             return
-        proposal = Proposal.of_tree(reader.look(self._drafter.nodes(len(seats)), depth))
+        nodes = self._drafter.nodes(len(seats))
+        proposal = Proposal.of_tree(reader.look(nodes, depth))
         gains = proposal.along(self._pacer.trust_of(slot).chances(proposal))
-        kept = prices.first(self._like(gains, prices.rows))[: self._most]
+        kept = prices.first(self._like(gains, prices.rows, nodes))[: self._most]
         self._rounds[slot] = _Round.of(begin, proposal, gains, kept)
 
     def _priced(self, seats: Sequence[Seat]) -> StepPrices | None:
@@ -160,10 +161,10 @@ class Shadows:
             self._size, self._left = len(seats), PRICED
         return self._prices
 
-    def _like(self, gains: Floats, count: int) -> list[Floats]:
+    def _like(self, gains: Floats, count: int, nodes: int) -> list[Floats]:
         """So many rows: one whose nodes have the chances `gains`, those looked at last, and where there are none yet
-        more like the first."""
-        others = [own.gains for own in islice(reversed(self._rounds.values()), count - 1)]
+        more like the first. Of rounds begun in a smaller batch, which had larger trees, the likeliest `nodes`."""
+        others = [own.gains[:nodes] for own in islice(reversed(self._rounds.values()), count - 1)]
         return [gains, *others, *[gains] * (count - 1 - len(others))]
 
 
