@@ -128,7 +128,7 @@ def one_turn(loaded: Loaded, engine: EngineFace, asked: Asked, law: str, tokens:
 
 def _tried(engine: EngineFace) -> int:
     """Steps that an engine asked for drafts so far; 0 of one that does not ask."""
-    return int(getattr(getattr(engine, "_asking", None), "tried", 0))
+    return int(getattr(getattr(getattr(engine, "_host", None), "asking", None), "tried", 0))
 
 
 def _figures(own: list[dict[str, Any]], found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

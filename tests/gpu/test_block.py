@@ -70,7 +70,7 @@ def test_texts_counts_and_blocks_are_the_eager_engines(llms, pages, adapter, mod
     assert ids_of(right) == plain, "the eager engine's texts"
     assert ids_of(found) == plain, "the device's texts"
     assert all(output.speculation.graph_steps for output in found)
-    assert device._engine._own is ahead
+    assert device._engine._host.own is ahead
     assert ahead or not unlike(found_blocks, blocks), unlike(found_blocks, blocks)
     assert bool(found_blocks) is not ahead
     assert counts(found) == counts(right)

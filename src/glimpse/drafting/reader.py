@@ -103,13 +103,22 @@ def trees_of(
 
     No step reads more than `AT_ONCE` tokens; rows that have more to read draft nothing yet (`unread`).
     """
-    left, trees, tokens = AT_ONCE, list[Tree](), rows.rows.tokens.numpy()
-    for slot, depth, length in zip(rows.slots, room, rows.column(rows.rows.committed_len), strict=True):
+    late, trees = read_on(readers, rows), list[Tree]()
+    for slot, depth in zip(rows.slots, room, strict=True):
+        trees.append(EMPTY if slot in late else readers[slot].propose(budget, depth))
+    return trees
+
+
+def read_on(readers: Mapping[int, LateReader[Source]], rows: RowView) -> set[int]:
+    """Reads what was written of these rows' texts, `AT_ONCE` tokens at most; the slots of those with more to read."""
+    left, tokens, late = AT_ONCE, rows.rows.tokens.numpy(), set[int]()
+    for slot, length in zip(rows.slots, rows.column(rows.rows.committed_len), strict=True):
         reader = readers[slot]
         if reader.position < length:
             left -= reader.read(tokens[slot, :length], left)
-        trees.append(reader.propose(budget, depth) if reader.position == length else EMPTY)
-    return trees
+        if reader.position < length:
+            late.add(slot)
+    return late
 
 
 def unread(readers: Mapping[int, LateReader[Source]], rows: RowView) -> set[int]:

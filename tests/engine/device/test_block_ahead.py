@@ -70,7 +70,7 @@ def test_blocks_and_cuts_are_the_hosts(llm, adapter, pacer, mode, monkeypatch):
     device = on_device(llm, drafter="block", adapter=adapter, pacer=pacer, block_mode=mode)
     found = device.generate(prompts, params)
     assert ids_of(found) == plain
-    assert device._engine._own
+    assert device._engine._host.own
     assert sum(output.speculation.accepted for output in found) > 2
     both = heard.blocks.keys() & right.keys()
     assert len(both) > 2, (heard.blocks.keys(), right.keys())
@@ -110,7 +110,7 @@ class Dear:
     """Steps with masks take ten plain ones, as the device's clock has it."""
 
     def __init__(self, engine):
-        self.moves, asking = [], engine._asking
+        self.moves, asking = [], engine._host.asking
         launch, learn = engine._steps.launch, asking.learn
 
         def launching(move, view):
@@ -144,14 +144,14 @@ def test_where_drafting_does_not_pay_steps_are_plain_and_a_step_ahead(llm, adapt
     monkeypatch.setattr(BlockWays, "plain_rate", lambda *_: 0.0)
     device = on_device(llm, drafter="block", adapter=adapter, pacer="marginal")
     dear = Dear(device._engine)
-    device._engine._asking._size(1).left = 3
+    device._engine._host.asking._size(1).left = 3
     (prompt,) = prompts_of(llm, 6)
     assert ids_of(device.generate([prompt], greedy(16))) == ids_of(llm.generate([prompt], greedy(16)))
     tries = [*[True] * 3, *[False] * (KNOWN + 1), *[True] * 2]
     assert dear.moves[:9] == tries
     assert len(dear.moves) > 12
     assert not any(dear.moves[9:])
-    assert device._engine._asking.resting
+    assert device._engine._host.asking.resting
 
 
 def test_prices_without_hope_are_not_tried(llm, adapter, monkeypatch):
@@ -166,11 +166,11 @@ def test_prices_without_hope_are_not_tried(llm, adapter, monkeypatch):
 
 def test_pacers_without_a_rule_are_asked_by_the_host(llm, adapter):
     device = on_device(llm, drafter="block", adapter=adapter, pacer="fixed", draft_tokens=SIZE)
-    assert device._engine._host_drafts is not None
+    assert device._engine._host.drafts is not None
     for pacer in RULES:
         device = on_device(llm, drafter="block", adapter=adapter, pacer=pacer)
-        assert device._engine._host_drafts is None
-        assert device._engine._asking is device._engine._pace.asking
+        assert device._engine._host.drafts is None
+        assert device._engine._host.asking is device._engine._pace.asking
 
 
 def test_libraspecs_rule_is_its_search(llm, adapter):

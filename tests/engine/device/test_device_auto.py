@@ -126,7 +126,7 @@ def test_the_batch_drafts_for_itself_and_asks_the_host_in_turns(llm, takes_turns
     first, *others = prompts_of(llm, 6, 4, 9)
     written = ids_of(llm.generate([first], greedy(5)))[0]
     prompts = [first + written + first, *others]
-    params = [greedy(14), SamplingParams(max_tokens=9, temperature=0.8, seed=3, ignore_eos=True), greedy(7)]
+    params = [greedy(30), SamplingParams(max_tokens=9, temperature=0.8, seed=3, ignore_eos=True), greedy(14)]
     auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
     outputs = auto.generate(prompts, params)
     assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
@@ -181,7 +181,7 @@ def test_what_is_important_in_prompts_is_asked_only_where_the_batch_drafts_for_i
     asked, scores = [], Reader._scores
     monkeypatch.setattr(Reader, "_scores", lambda reader: asked.append(True) or scores(reader))
     auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
-    auto._engine._turns.own, auto._engine._reader._tails = own, None  # which is for short prompts
+    auto._engine._host.turns.own, auto._engine._reader._tails = own, None  # which is for short prompts
     monkeypatch.setattr(Turns, "due", lambda turns, seats: False)
     prompts = prompts_of(llm, 100)
     assert ids_of(auto.generate(prompts, greedy(2))) == ids_of(llm.generate(prompts, greedy(2)))

@@ -88,7 +88,7 @@ def test_texts_counts_and_blocks_are_the_eager_engines(llm, adapter, mode, ahead
     assert counts(found) == counts(right)
     assert sum(output.speculation.accepted for output in found) > 2
     assert all(set(output.speculation.eager_steps) == {"no CUDA device"} for output in found)
-    assert device._engine._own is ahead
+    assert device._engine._host.own is ahead
     if ahead:
         assert not found_blocks, "the host is not told"
     else:

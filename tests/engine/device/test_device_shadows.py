@@ -64,7 +64,7 @@ def test_the_text_is_plain_decodings_while_shadows_watch(llm, told, options):
     assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
     assert len({number for number, _, _ in told}) == 3
     assert all(1 <= tokens <= passed for _, tokens, passed in told)
-    assert not made._engine._shadows._rounds
+    assert not made._engine._host.shadows._rounds
     assert not made._engine.parts.drafter._sources
 
 
@@ -111,17 +111,17 @@ def test_who_is_put_back_or_cancelled_leaves_no_round(llm, told, way):
         if step in (15, 16, 25):
             getattr(engine, way)(gone)
             running = {seat.slot for seat in engine._seats.taken}
-            assert set(engine._shadows._rounds) <= running
+            assert set(engine._host.shadows._rounds) <= running
     kept = requests[1:] if way == "cancel" else requests
     assert [list(request.committer.token_ids) for request in kept] == right[-len(kept) :]
-    assert not engine._shadows._rounds
+    assert not engine._host.shadows._rounds
     assert not engine.parts.drafter._sources
 
 
 def test_no_shadows_beside_other_ways(llm):
     for options in ({"drafter": "lookup", "pacer": None}, {"drafter": "racer", "pacer": "fixed", "draft_tokens": 4}):
-        assert on_device(llm, **options)._engine._shadows is None
-    assert isinstance(on_device(llm, drafter="suffix", pacer="marginal")._engine._shadows, Shadows)
+        assert on_device(llm, **options)._engine._host.shadows is None
+    assert isinstance(on_device(llm, drafter="suffix", pacer="marginal")._engine._host.shadows, Shadows)
 
 
 def test_a_batch_that_drafts_for_itself_has_no_shadows(llm, told, monkeypatch):

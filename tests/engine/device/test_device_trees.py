@@ -327,7 +327,7 @@ def test_it_is_told_in_pieces_that_have_arrived(llm, monkeypatch):
 
 def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
     """Then the drafter hears of steps only, of at most a tree and its root."""
-    monkeypatch.setattr("glimpse.engine.device.engine.worth_hearing", lambda turns, asking, rows: False)
+    monkeypatch.setattr("glimpse.engine.device.host_side.worth_hearing", lambda turns, asking, rows: False)
     device = Listening()
     (prompt,) = prompts_of(llm, 9)
     outputs = with_trees(llm, device, draft_tokens=4).generate([prompt], greedy(3))

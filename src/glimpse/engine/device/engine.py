@@ -10,27 +10,21 @@ import torch
 
 from glimpse.cache.prefix import Key
 from glimpse.cache.rows import RowView
-from glimpse.drafting.reader import late_of
-from glimpse.engine.device.asking import numbers_of, unread_of
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_request
-from glimpse.engine.device.host_drafts import host_drafts
+from glimpse.engine.device.host_side import HostSide
 from glimpse.engine.device.launch import Launcher
 from glimpse.engine.device.mail import Mail
 from glimpse.engine.device.own_pace import OwnPace
 from glimpse.engine.device.paces import pace_of
-from glimpse.engine.device.prompt_topk import prompt_topk, worth_hearing
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.ready import capture_all, longest_chain
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.settle import DeviceSettler, Launched
-from glimpse.engine.device.shadows import shadows_of
 from glimpse.engine.device.steps import AnyMove, Steps
 from glimpse.engine.device.tree_reading import TreeReader
-from glimpse.engine.device.turns import turns_of
-from glimpse.engine.device.watched import asking_of
 from glimpse.engine.engine import Engine
 from glimpse.engine.face import EngineFace, admit, enqueue, keep_prompt, put_back
 from glimpse.engine.memory import within_memory
@@ -66,22 +60,16 @@ class DeviceEngine:
         self._launcher = Launcher(core, exact=known and (core.drafts or ahead))
         self._mail = Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
-        waits = parts.drafter.drafts and not parts.drafter.needs_forward and not ahead
         self._pace = pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])
-        priced = self._pace if isinstance(self._pace, AheadBlocks) else None
-        # A pacer that foretells is told what to do: it drafts whatever that costs.
-        self._asking = priced.asking if priced else asking_of(parts) if waits and not known else None
+        host = self._host = HostSide(parts, core, self._pace)
         trees = TreeReader(core.trees, parts.rows) if core.trees else None
-        heard = priced.heard if priced else None
+        heard = self._pace.heard if isinstance(self._pace, AheadBlocks) else None
         blocks = BlockReader(core.blocks, parts, heard) if core.blocks and core.blocks.told else None
-        self._settler = DeviceSettler(parts, waits=waits, trees=trees, blocks=blocks)
-        self._host_drafts = host_drafts(parts, core) if waits else None
-        self._turns = turns_of(parts, self._asking, self._pace, self._host_drafts)
-        topk = prompt_topk(parts)
-        self._shadows = shadows_of(parts, self._asking, core.rows.most, topk)
-        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, topk,
-                              lambda: worth_hearing(self._turns, self._asking, self._numbers),
-                              lambda: self._turns is None or self._turns.own)  # fmt: skip
+        self._settler = DeviceSettler(parts, waits=host.waits, trees=trees, blocks=blocks)
+        self._progress: list[Progress] = []
+        """What callers have heard of in this step."""
+        self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, host.topk,
+                              lambda: host.hears(self._seats.taken), lambda: host.recalls)  # fmt: skip
 
     @property
     def options(self) -> EngineOptions:
@@ -168,23 +156,25 @@ class DeviceEngine:
         self._residents.publish()
         self._make_room()
         admit(self._waiting, self._residents, self._take, others=self._any_running)
-        if self._asking and self._reader.queue:
-            self._asking.interrupted()
+        if self._reader.queue:
+            self._host.interrupted()
         self._reader.step()
         launched = self._launch_next()
+        self._reader.follow()
         self._settler.teach(fit=launched and self._flying[-1].hosted)
-        if self._shadows and launched and self._asking and self._asking.resting and not self._own:
-            self._shadows.step(self._seats.taken, self._settler.waited)
+        if launched:
+            self._host.launched(self._seats.taken, self._reader.begun, self._settler.waited)
         self._land(self.AHEAD if launched else 0)
-        return self._told() + (self._eager.step() if self._eager.busy else [])
+        self._tell()
+        progress, self._progress = self._progress, []
+        return progress + (self._eager.step() if self._eager.busy else [])
 
-    def _told(self) -> list[Progress]:
-        """What was read, its text by now: the device has its next step."""
-        progress = self._settler.tell()
-        for made in progress:
+    def _tell(self) -> None:
+        """What was read, its text by now: the device has its next step, or the host is about to draft for it."""
+        for made in self._settler.tell():
+            self._progress.append(made)
             if made.request.hear:
                 made.request.hear(made)
-        return progress
 
     def _make_room(self) -> None:
         """Pages for all that the rows may write before the next step."""
@@ -210,55 +200,32 @@ class DeviceEngine:
         self._reader.add(Seat(request, slot, sequence))
 
     def _launch_next(self) -> bool:
-        if self._turns and self._seats.taken and self._turns.due(self._seats.taken):
+        seats, host, begun = self._seats.taken, self._host, self._reader.begun
+        if seats and host.changes(seats):
             self._land(0)
-            if self._seats.taken:
-                self._turns.change(self._seats.taken)
-        if self._asking and self._flying and not self._own and not self._asking.rests(self._numbers):
+            if seats:
+                host.change(seats)
+        if self._flying and host.asks(seats, begun):
             self._land(0)
-        if not self._seats.taken:
+            self._tell()
+        if not seats:
             return False
-        self._flying.append(self._launch(self._next_move(), RowView(self.parts.rows, self._slots)))
+        move = host.next(seats, begun, plain=self._settler.doubtful)
+        self._flying.append(self._launch(move, RowView(self.parts.rows, self._slots)))
         self.steps += 1
         return True
-
-    @property
-    def _own(self) -> bool:
-        """Whether the rows' drafts, if any, are made on the device."""
-        return self._host_drafts is None or (self._turns is not None and self._turns.own)
-
-    @property
-    def _asked(self) -> bool:
-        """Whether the step that is launched is one of those that are asked for."""
-        return self._asking is not None and self._asking.asked and not (self._turns is not None and self._turns.own)
 
     @property
     def _slots(self) -> tuple[int, ...]:
         return tuple(seat.slot for seat in self._seats.taken)
 
-    @property
-    def _numbers(self) -> tuple[int, ...]:
-        """Of the running requests."""
-        return numbers_of(self._seats.taken)
-
-    def _next_move(self) -> AnyMove:
-        plain = self._settler.doubtful or (self._turns is not None and self._turns.ending)
-        if self._host_drafts is None or self._own:
-            return self._pace.next(RowView(self.parts.rows, self._slots), plain=plain)
-        if self._asking is None or self._asking.asks(self._numbers):
-            self._reader.tell(self._slots)
-            return self._host_drafts.next(self._seats.taken, plain=plain)
-        return self._host_drafts.skip(self._seats.taken)
-
     def _launch(self, move: AnyMove, view: RowView) -> Launched:
-        given = self._steps.launch(move, view)
+        given, host = self._steps.launch(move, view), self._host
         letter, arrived = self._mail.send()
-        late = late_of(self.parts.drafter) if self._asked else None
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, given.blocks, asked=self._asked, unread=unread_of(self._seats.taken, view, late),
-            hosted=not self._own and (self._asking is None or self._asking.asked),
-            drafts=self._core.drafts and self._own,
+            given.trees, given.blocks, asked=host.asked, unread=host.unread(self._seats.taken),
+            hosted=host.hosted, drafts=self._core.drafts and host.own,
         )  # fmt: skip
 
     def _land_hosted(self) -> None:
@@ -271,10 +238,9 @@ class DeviceEngine:
         while len(self._flying) > ahead:
             launched = self._flying.popleft()
             self._settler.settle(launched)
-            if self._asking:
-                self._asking.learn(launched)
-        if self._host_drafts and not self._flying:
-            self._host_drafts.landed()
+            self._host.learn(launched)
+        if not self._flying:
+            self._host.landed()
         self._retire_finished()
 
     def _retire_finished(self) -> None:
@@ -286,10 +252,8 @@ class DeviceEngine:
     def _leave(self, request: Request) -> None:
         """Takes a request's row or place in the queue away. What is in flight may still write to its pages: whoever
         gets them next writes later."""
-        for seat in [seat for seat in self._reader.queue if seat.request is request]:
-            self._reader.queue.remove(seat)
+        self._reader.leave(request)
         for seat in [seat for seat in self._seats.taken if seat.request is request]:
             self._seats.leave(seat)
             self._pace.leave(seat.slot)
-            if self._shadows:
-                self._shadows.leave(seat.slot)
+            self._host.leave(seat.slot)

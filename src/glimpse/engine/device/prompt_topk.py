@@ -55,7 +55,7 @@ class PromptTopK:
         arrived, end = Mark(found.device), 0
         for slot, text in zip(slots, texts, strict=True):
             begin, end = end, end + len(text)
-            pieces = zip(torch.split(text.clone(), PIECE), torch.split(likely[begin:end], PIECE), strict=True)
+            pieces = zip(torch.split(text, PIECE), torch.split(likely[begin:end], PIECE), strict=True)
             self._late[slot] += [_Found(*piece, arrived) for piece in pieces]
 
     def forget(self, slot: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 from torch import Tensor
@@ -18,7 +19,22 @@ from glimpse.engine.device.prompt_graphs import PromptGraphs
 from glimpse.engine.device.prompt_topk import PromptTopK
 from glimpse.engine.device.seats import Seat, Seats
 from glimpse.engine.device.tails import LONGEST, MOST, TailReader
+from glimpse.engine.request import Request
 from glimpse.engine.watch import Did, Seen, Watch
+
+HELD = 1 << 27
+"""Bytes of hidden states that are kept until a prompt has its first token: 16,000 tokens of an 8B model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Parts of prompts whose successors the drafter wants."""
+
+    seats: list[Seat]
+    texts: list[Tensor]
+    """Of each [n] int64, on the host."""
+    hidden: Tensor
+    """[all, hidden] after the final norm, row after row."""
 
 
 class Reader:
@@ -38,6 +54,9 @@ class Reader:
         self._tails = None if self._bitwise or core.trust else TailReader(core, graphs)
         self._firsts = None if self._bitwise else PromptGraphs(core, graphs)
         self.queue: deque[Seat] = deque()
+        self.begun = False
+        """Whether a row has been read to its end in this step: the next token is its first."""
+        self._unheard: deque[_Read] = deque()
         self._last: Mark | None = None
         self.watch: Watch | None = None
 
@@ -51,14 +70,28 @@ class Reader:
         if self._topk:
             self._topk.forget(seat.slot)
 
-    def tell(self, slots: Sequence[int]) -> None:
-        """The host drafts for these rows next: it hears of their prompts what it has not heard yet."""
-        if self._topk:
-            self._topk.tell(slots)
+    def leave(self, request: Request) -> None:
+        """Nobody wants a request any more."""
+        for seat in [seat for seat in self.queue if seat.request is request]:
+            self.queue.remove(seat)
+        self._unheard = deque(read for read in self._unheard if all(seat.request is not request for seat in read.seats))
+
+    def follow(self) -> None:
+        """The next step has been launched, with the first tokens of what was read: finds what comes after the tokens of
+        these prompts, which takes as much as two layers and more. Long prompts that are still being read wait for
+        their first token, too, as long as there is room."""
+        while self._unheard and (self._unheard[0].seats[0] not in self.queue or self._held > HELD):
+            read = self._unheard.popleft()
+            assert self._topk is not None
+            self._topk.note([seat.slot for seat in read.seats], read.texts, read.hidden)
+
+    @property
+    def _held(self) -> int:
+        return sum(read.hidden.nbytes for read in self._unheard)
 
     def step(self) -> None:
         """Reads up to `CHUNK` prompt tokens, or a part of one in the bitwise mode."""
-        have = 0
+        have, self.begun = 0, False
         while self.queue and (have == 0 or have + self._next() <= self._most):
             short = self._short(self._most - have)
             have += self._read_short(short) if short else self._read(self.queue[0])
@@ -89,15 +122,15 @@ class Reader:
         self._begin(seats)
         self._seats.lay(seats, self._rows)
         hidden = self._tails.read(len(self._seats.taken), starts, counts)
-        if self._topk and self._hears():
-            texts = [
-                self._rows.tokens[seat.slot, start : start + count]
-                for seat, start, count in zip(seats, starts, counts, strict=True)
-            ]
-            self._topk.note([seat.slot for seat in seats], texts, hidden)
+        texts = [
+            self._rows.tokens[seat.slot, start : start + count]
+            for seat, start, count in zip(seats, starts, counts, strict=True)
+        ]
+        self._hold(seats, texts, hidden)
         for seat, length in zip(seats, lengths, strict=True):
             self._rows.verified_len[seat.slot] = length - 1  # The first decoding step reads the last token again.
             self.queue.popleft()
+        self.begun = True
         self._seats.sit(seats, [length - min(count, QUERIES) for length, count in zip(lengths, counts, strict=True)])
         return sum(counts)
 
@@ -110,8 +143,7 @@ class Reader:
         self._begin([seat])
         if self._bitwise is None:
             hidden = self._forward(seat, text, start, scores)
-            if self._topk and self._hears():
-                self._topk.note([seat.slot], [text], hidden)
+            self._hold([seat], [text], hidden)
         else:
             self._bitwise.read(seat.sequence, upload(text, core.decoder.device), start, scores)
         # The first decoding step reads the last token again.
@@ -120,7 +152,13 @@ class Reader:
             self.queue.popleft()
             self._seats.lay([seat], self._rows)
             self._seats.sit([seat], [length - 1])
+            self.begun = True
         return count
+
+    def _hold(self, seats: list[Seat], texts: list[Tensor], hidden: Tensor) -> None:
+        """What was read of some prompts, and became of it, which lies where the next part's will."""
+        if self._topk and self._hears():
+            self._unheard.append(_Read(seats, [text.clone() for text in texts], hidden.clone()))
 
     def _forward(self, seat: Seat, text: Tensor, start: int, scores: Scores | None) -> Tensor:
         """Hidden states of a part of a prompt, [n] int64 on the host, from position `start` on."""

@@ -1,0 +1,137 @@
+"""What the host does for drafts stands in no first token's way."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
+from glimpse.drafting.racer.drafter import RacerDrafter
+from glimpse.engine.device.host_side import HostSide
+from glimpse.engine.device.host_trees import HostTrees
+from glimpse.engine.device.prompt_topk import PromptTopK
+from glimpse.engine.device.steps import Steps
+from glimpse.engine.device.tree_launch import TreeMove
+from glimpse.engine.submit import make_requests
+from glimpse.llm import LLM
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory):
+    folder = tiny_folder(tmp_path_factory.mktemp("host"), num_attention_heads=2, num_key_value_heads=1)
+    return LLM(folder, device="cpu", drafter="none", pacer="fixed", max_batch_size=2)
+
+
+@pytest.fixture(autouse=True)
+def prompts_are_heard(monkeypatch):
+    """As on a GPU; the interpreter takes seconds for the successors of 256 positions."""
+    build = RacerDrafter.build
+
+    def listening(cls, context):
+        made = build(context)
+        made.wants_prompt_topk = True
+        return made
+
+    monkeypatch.setattr(RacerDrafter, "build", classmethod(listening))
+    monkeypatch.setattr("glimpse.engine.device.prompt_topk.PIECE", 8)
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What happened, in order."""
+    found: list[str] = []
+    launch, note, draft = Steps.launch, PromptTopK.note, HostTrees.next
+    monkeypatch.setattr(PromptTopK, "note", lambda *args: (found.append("note"), note(*args))[1])
+    monkeypatch.setattr(HostTrees, "next", lambda *args, **how: (found.append("draft"), draft(*args, **how))[1])
+
+    def launched(steps, move, view):
+        found.append("trees" if isinstance(move, TreeMove) else "plain")
+        return launch(steps, move, view)
+
+    monkeypatch.setattr(Steps, "launch", launched)
+    return found
+
+
+def begin(llm, made, lengths, tokens=6):
+    """Requests of an engine, which is stepped by hand, their callers in the list that is returned."""
+    engine, heard = made._engine, []
+    requests = [make_requests(llm.loaded, engine, prompt, greedy(tokens))[0] for prompt in prompts_of(llm, *lengths)]
+    for number, request in enumerate(requests):
+        request.hear = lambda progress, number=number: heard.append((number, list(progress.commit.token_ids)))
+        engine.add(request)
+    return engine, requests, heard
+
+
+@pytest.mark.parametrize("pacer", ["fixed", "marginal"])
+def test_a_first_token_waits_neither_for_successors_nor_for_drafts(llm, events, pacer):
+    made = on_device(llm, drafter="racer", pacer=pacer, draft_tokens=4)
+    engine, requests, heard = begin(llm, made, [9])
+    while not heard:
+        engine.step()
+    assert events[:2] == ["plain", "note"]
+    told = events.index("draft") if "draft" in events else len(events)
+    assert told >= 2
+    assert heard == [(0, ids_of(llm.generate(prompts_of(llm, 9), greedy(1)))[0])]
+    while engine.busy:
+        engine.step()
+    assert "trees" in events
+    assert [list(requests[0].committer.token_ids)] == ids_of(llm.generate(prompts_of(llm, 9), greedy(6)))
+
+
+def test_callers_hear_of_a_first_token_before_the_drafts_behind_it(llm, events):
+    made = on_device(llm, drafter="racer", pacer="marginal", draft_tokens=4)
+    engine, (request,), _ = begin(llm, made, [9])
+    request.hear = lambda progress: events.append("heard")
+    while engine.busy:
+        engine.step()
+    assert events[: events.index("draft") + 1] == ["plain", "note", "heard", "draft"]
+
+
+def test_a_text_is_read_while_its_first_token_is_written(llm, monkeypatch):
+    """Not by the step that drafts."""
+    read, launched = [], HostSide.launched
+
+    def looked(host, seats, begun, waited):
+        launched(host, seats, begun, waited)
+        read.append([host._late.readers[seat.slot].position for seat in seats])
+
+    monkeypatch.setattr(HostSide, "launched", looked)
+    made = on_device(llm, drafter="racer", pacer="marginal", draft_tokens=4)
+    engine, _, heard = begin(llm, made, [9, 13])
+    while not heard:
+        engine.step()
+    assert read[0] == [9, 13]
+
+
+def parts_of(monkeypatch, held):
+    for module in ("prefill", "reading"):
+        monkeypatch.setattr(f"glimpse.engine.device.{module}.CHUNK", 4)
+    monkeypatch.setattr("glimpse.engine.device.reading.HELD", held)
+
+
+@pytest.mark.parametrize(("held", "order"), [(1 << 20, ["plain", "note", "note", "note"]),
+                                             (0, ["note", "note", "plain", "note"])])  # fmt: skip
+def test_a_long_prompt_has_its_token_first_as_far_as_there_is_room(llm, events, monkeypatch, held, order):
+    parts_of(monkeypatch, held)
+    made = on_device(llm, drafter="racer", pacer="marginal", draft_tokens=4)
+    made._engine._reader._tails = None  # which reads short prompts at once
+    engine, requests, heard = begin(llm, made, [12])
+    while not heard:
+        engine.step()
+    assert events[:4] == order
+    while engine.busy:
+        engine.step()
+    assert [list(requests[0].committer.token_ids)] == ids_of(llm.generate(prompts_of(llm, 12), greedy(6)))
+
+
+def test_nothing_is_found_for_who_has_left(llm, events, monkeypatch):
+    parts_of(monkeypatch, 1 << 20)
+    made = on_device(llm, drafter="racer", pacer="marginal", draft_tokens=4)
+    made._engine._reader._tails = None
+    engine, (request,), _ = begin(llm, made, [12])
+    engine.step()
+    assert engine._reader._unheard
+    engine.cancel(request)
+    assert not engine._reader._unheard
+    engine.step()
+    assert events == []
+    assert engine.parts.pool.free_pages == llm.loaded.pool.free_pages
