@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from glimpse.engine.device.covering import FREE, PATIENCE, SPARE, Covering, ladder
+from glimpse.engine.device.covering import CAPTURE, FREE, PATIENCE, SLIGHT, SPARE, Covering, ladder
 
 
 class Made:
     """Graphs that are made as soon as they are asked for."""
 
-    def __init__(self, *shapes, allows=True):
-        self.made, self.allowed = list(shapes), allows
+    def __init__(self, *shapes, allows=True, step_seconds=CAPTURE):
+        self.made, self.allowed, self.step_seconds = list(shapes), allows, step_seconds
 
     def shapes(self, kind):
         return self.made if kind == "step" else []
@@ -34,6 +34,18 @@ def test_a_shape_is_run_in_one_that_covers_it_until_it_was_wanted_often():
     shapes = Covering(made)
     small = [made.run(shapes, (64, 8, 9), (64, 8, 9)) for _ in range(PATIENCE + 2)]
     assert small == [(96, 8, 17)] * PATIENCE + [(64, 8, 9)] * 2
+
+
+@pytest.mark.parametrize(("found", "share"), [((FREE, 8, 17), SLIGHT), ((2 * FREE, 8, 17), 1 - (1 - SLIGHT) / 2)])
+def test_a_graph_of_its_own_has_to_be_earned(found, share):
+    """By the padding that steps had until then; tokens that wait for the weights cost hardly anything."""
+    made = Made(found, step_seconds=0.002)
+    shapes = Covering(made)
+    runs = 0
+    while made.run(shapes, (32, 8, 9), (32, 8, 9)) == found:
+        runs += 1
+    assert runs == pytest.approx(CAPTURE / (0.002 * share), abs=1)
+    assert made.run(shapes, (48, 8, 9), (48, 8, 9)) == found, "each by itself"
 
 
 def test_it_gets_none_where_there_is_no_time():

@@ -140,7 +140,7 @@ def test_a_steady_batch_gets_graphs_of_its_own(monkeypatch):
     core = make_core("narrow", 64, 16)
     with watched():
         launcher, graphs = warmed(core, 16, False, monkeypatch)
-        found = [launcher.verify(20, 6, Learn.NOTHING) for _ in range(12)]
+        found = [launcher.verify(20, 6, Learn.NOTHING) for _ in range(80)]
     assert [queries for _, queries in found[:8]] == [9] * 8
     assert [queries for _, queries in found[-3:]] == [7] * 3
     assert [ran.fresh for ran, _ in found].count(True) == 1

@@ -73,6 +73,8 @@ class Graphs:
     """Of the time that steps have been run, what captures that nothing but speed asks for may take."""
     CREDIT = 2.0
     """Seconds of captures that need no such share: what the first steps of an engine that was not warmed up want."""
+    EVEN = 64
+    """Runs over which the time from one to the next is averaged."""
     IDLE = 1.0
     """Seconds from one run to the next that count, at most: longer, nothing was asked for."""
 
@@ -85,6 +87,7 @@ class Graphs:
         self._held: OrderedDict[Key, _Held] = OrderedDict()
         self._shapes: defaultdict[Hashable, dict[Shape, None]] = defaultdict(dict)
         self._last, self._spent, self._worked = clock(), 0.0, 0.0
+        self._pace = 0.0
         self.covering = Covering(self)
         self._failed: dict[Key, str] = {}
         self._memory: Any = None
@@ -111,6 +114,11 @@ class Graphs:
         """Whether captures have taken no more than their share of the time."""
         return self._spent <= self.CREDIT + self.SHARE * self._worked
 
+    @property
+    def step_seconds(self) -> float:
+        """From one run to the next, of late."""
+        return self._pace
+
     @contextmanager
     def warming(self) -> Iterator[None]:
         """What is captured while the block runs counts for no share: nobody waits for a step."""
@@ -132,7 +140,8 @@ class Graphs:
     def run(self, key: Key, function: Callable[[], None]) -> Ran:
         """Replays the graph of `key`, capturing `function` if it is new, or runs it where it cannot be captured."""
         now = self._clock()
-        self._worked, self._last = self._worked + min(now - self._last, self.IDLE), now
+        gap = min(now - self._last, self.IDLE)
+        self._worked, self._last, self._pace = self._worked + gap, now, self._pace + (gap - self._pace) / self.EVEN
         if len(key) == 2:
             self._shapes[key[0]][key[1]] = None
         if key in self._held:
@@ -142,7 +151,8 @@ class Graphs:
         reason = "no CUDA device" if self._device.type != "cuda" else self._failed.get(key)
         if reason is None:
             reason = self._try_capture(key, function)
-            self._spent += self._clock() - now
+            self._last = self._clock()
+            self._spent += self._last - now
         if reason is not None:
             function()
             return Ran(graph=False, reason=reason)
