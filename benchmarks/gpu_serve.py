@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from glimpse.bench import environment
+from glimpse.bench.captures import captures
 from glimpse.bench.decode.models import Models
 from glimpse.bench.decode.prompts import Text
 from glimpse.bench.decode.shape import CellShape, parse_cell
@@ -65,8 +66,9 @@ class Cell:
 
 
 @contextmanager
-def serving(llm: LLM, rows: int) -> Iterator[Address]:
-    """A server of an LLM in a thread of this process while the block runs."""
+def serving(llm: LLM, rows: int) -> Iterator[tuple[Address, Callable[[], int]]]:
+    """A server of an LLM in a thread of this process while the block runs, and what counts the graphs that its engines
+    have captured: all requests wait for each."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     settings = ServeSettings(name="model", port=0, max_waiting=64 * rows, drain_seconds=5, max_body=1 << 26)
@@ -76,7 +78,9 @@ def serving(llm: LLM, rows: int) -> Iterator[Address]:
     while not server.started and thread.is_alive():
         time.sleep(0.01)
     try:
-        yield Address("127.0.0.1", listener.getsockname()[1], "", False)
+        ways = server.config.app.state.served.ways  # type: ignore[union-attr]
+        counted = lambda: sum(captures(engine.llm._engine) for engine in ways.engines)  # noqa: E731
+        yield Address("127.0.0.1", listener.getsockname()[1], "", False), counted
     finally:
         server.should_exit = True
         thread.join(60)
@@ -114,7 +118,7 @@ def loads(cell: Cell, llm: LLM, given: argparse.Namespace, journal: Journal, unt
     drafters = given.drafters.split(",")
     limits = Limits(given.slo_ttft, given.slo_tpot)
     with (
-        serving(llm, cell.shape.rows) as address,
+        serving(llm, cell.shape.rows) as (address, captured),
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other,
     ):
         plan = Plan(address, "/v1/completions", bodies, cell.rates, drafters, given.load_seconds, limits)
@@ -130,9 +134,11 @@ def loads(cell: Cell, llm: LLM, given: argparse.Namespace, journal: Journal, unt
                 if drafter not in warmed:
                     other.submit(measure, replace(plan, seconds=WARM), cell.rates[-1], drafter).result()
                     warmed.add(drafter)
+                before = captured()
                 summary, found = other.submit(measure, plan, rate, drafter).result()
-                journal.add(name, {"model": cell.shape.name, **run_of(rate, f"{drafter}", summary, found)})
-                print(json.dumps({"load": name, **summary.to_json()}), flush=True)
+                facts = {"model": cell.shape.name, "captured": captured() - before}
+                journal.add(name, {**facts, **run_of(rate, f"{drafter}", summary, found)})
+                print(json.dumps({"load": name, **facts, **summary.to_json()}), flush=True)
 
 
 def _name(cell: Cell, drafter: str, rate: float) -> str:

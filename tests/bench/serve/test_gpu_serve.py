@@ -24,6 +24,7 @@ def test_runs_through_and_goes_on(tiny_folder, tmp_path, capsys):
     assert [json.loads(line)["failed"] for line in lines] == [0] * 4
     result = read_result(tmp_path / path.rpartition("/")[2])
     assert len(result.runs) == 4
+    assert [run["captured"] for run in result.runs] == [0] * 4, "there are no graphs on a CPU"
     assert {target.what for target in result.targets} >= {"lookup at 8 requests/s: tokens/s over plain"}
     gpu_serve.main(argv)
     assert capsys.readouterr().out.splitlines() == [path], "all of it was in the journal"

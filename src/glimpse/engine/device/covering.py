@@ -2,7 +2,7 @@
 
 A shape is as many numbers as its kind of step has, the query tokens of the whole step first. A step may run in any
 shape none of whose numbers is less than its own: what is too much is padding. All running requests wait for a capture,
-so a shape has to earn it: it gets a graph of its own when its padding has cost as much (who rents a thing until the rent
+so a shape has to earn it: it gets a graph of its own when its padding has cost as much (who rents until the rent
 has come to its price, and then buys it, pays twice the least at most, whatever comes).
 """
 
