@@ -18,7 +18,7 @@ from glimpse.engine.loaded import load
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError, GlimpseError
 from glimpse.model import load_checkpoint
-from glimpse.pacing.calibration import CalibrationError, device_name, find, path_of, read, shape_of, write
+from glimpse.pacing.calibration import CalibrationError, device_name, find, is_processor, path_of, read, shape_of, write
 from glimpse.pacing.costs import FEATURES, StepCosts, StepLoad
 from glimpse.planning import Acceptance, Setting, find_device, make_plan, roofs
 from glimpse.planning.effort import Effort
@@ -212,3 +212,9 @@ def test_gpus_of_different_names_have_calibrations_of_their_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: names[device.index])
     paths = [path_of(device_name(torch.device("cuda", index)), "m", "bfloat16").name for index in names]
     assert paths == ["nvidia-h200--m--bfloat16.json", "nvidia-l4--m--bfloat16.json"]
+
+
+def test_a_processor_is_known_by_its_name():
+    assert is_processor(device_name(torch.device("cpu")))
+    assert is_processor("Some CPU, 1 thread")
+    assert not is_processor("NVIDIA H200")

@@ -113,6 +113,11 @@ def device_name(device: torch.device) -> str:
     return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+def is_processor(name: str) -> bool:
+    """Whether a name of `device_name` is a CPU's."""
+    return re.search(r", \d+ threads?$", name) is not None
+
+
 def path_of(device: str, model: str, dtype: str) -> Path:
     """Where the calibration of a device, model and dtype lies or would lie."""
     words = (re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:80] for text in (device, model, dtype))

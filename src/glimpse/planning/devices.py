@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glimpse.errors import ArgumentError
-from glimpse.pacing.calibration import Calibration, CalibrationError, read
+from glimpse.pacing.calibration import Calibration, CalibrationError, is_processor, read
 from glimpse.planning.overheads import Overheads
 
 GB = 10**9
@@ -42,6 +42,7 @@ class Device:
     """What steps take beyond their floors; zero where that is not known."""
     measured: Calibration | None = None
     """What steps cost there, where that was measured: it is used for the model it was measured with."""
+    gpu: bool = False
 
 
 def _sheet(name: str, terabytes: float, teraflops: float, gigabytes: int, sheet: str) -> Device:
@@ -52,6 +53,7 @@ def _sheet(name: str, terabytes: float, teraflops: float, gigabytes: int, sheet:
         gigabytes * GB,
         f"{sheet}: {terabytes:g} TB/s, {teraflops:g} TFLOP/s dense; x {REACHED_BANDWIDTH} and x {REACHED_RATE}",
         overheads=GPU_OVERHEADS,
+        gpu=True,
     )
 
 
@@ -62,7 +64,7 @@ def _processor(name: str, gigabytes: float, teraflops: float, reckoned: str) -> 
 
 _DEVICES = (
     Device("h200", 4.3 * TERA, 780 * TERA, 141 * GB, "measured by this project; data sheet 4.8 TB/s, 989 TFLOP/s",
-           overheads=GPU_OVERHEADS),
+           overheads=GPU_OVERHEADS, gpu=True),
     _sheet("b200", 8.0, 2250, 180, "NVIDIA HGX B200 data sheet"),
     _sheet("h100", 3.35, 989, 80, "NVIDIA H100 SXM data sheet"),
     _sheet("h100-nvl", 3.9, 835, 94, "NVIDIA H100 NVL data sheet"),
@@ -113,4 +115,5 @@ def _calibrated(path: Path) -> Device:
     except CalibrationError as error:
         raise ArgumentError(f"{path} is not a calibration that can be used: {error}") from error
     source = f"measured by glimpse calibrate ({path})"
-    return Device(found.device, found.bandwidth, found.rate, found.memory, source, found.dtype, measured=found)
+    gpu = not is_processor(found.device)
+    return Device(found.device, found.bandwidth, found.rate, found.memory, source, found.dtype, measured=found, gpu=gpu)

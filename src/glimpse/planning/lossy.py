@@ -27,15 +27,19 @@ class LossyPlan:
     """Slow-Fast Inference with its usual budget and sentences of book text."""
     relaxed: float
     """Sparse drafts of the best length, all of them accepted: no relaxed rule can be faster with that drafter."""
+    eager: bool
+    """Relaxed rules run on the eager engine there, far from that speed."""
 
     @property
     def said(self) -> str:
         """One line: whether a lossy mode buys anything here."""
-        best = max(self.slowfast, self.relaxed)
-        figures = (
-            f"slowfast {self.slowfast:.2f}x, relaxed rules at most {self.relaxed:.2f}x, where lossless drafts give "
-            f"{self.lossless:.2f}x"
+        best = self.slowfast if self.eager else max(self.slowfast, self.relaxed)
+        relaxed = (
+            "relaxed rules less than plain decoding (on a GPU they run eagerly)"
+            if self.eager
+            else f"relaxed rules at most {self.relaxed:.2f}x"
         )
+        figures = f"slowfast {self.slowfast:.2f}x, {relaxed}, where lossless drafts give {self.lossless:.2f}x"
         if best < WORTH * self.lossless:
             return f"lossy modes buy nothing here: {figures}"
         return f"lossy modes could buy up to {best / self.lossless:.2f}x over lossless drafts: {figures}"
@@ -44,7 +48,8 @@ class LossyPlan:
 def lossy_plan(plan: Plan) -> LossyPlan:
     """From the same prices as the rest of the plan."""
     everything = Acceptance(1.0, 1.0)
-    return LossyPlan(max(1.0, plan.sparse(TYPICAL).speedup), _slowfast(plan), max(1.0, plan.sparse(everything).speedup))
+    relaxed = max(1.0, plan.sparse(everything).speedup)
+    return LossyPlan(max(1.0, plan.sparse(TYPICAL).speedup), _slowfast(plan), relaxed, plan.setting.device.gpu)
 
 
 def _slowfast(plan: Plan) -> float:
