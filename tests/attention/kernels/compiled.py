@@ -108,7 +108,7 @@ def mixed_case(heads: int, kv_heads: int, dim: int) -> Case:
         )
         Recalled(shape, 64, 16, "cpu")(q, kv, kv, selected, *[ints] * 3, table, ragged=ragged)
         record(tokens, fed.positions, fed.ids, *[floats[:, 0]] * 2, ints, ints, floats, floats, ragged=ragged)
-        verdict = Verdict(ints, tokens[:, :9].contiguous(), ints, ints)
+        verdict = Verdict(ints, tokens[:, :9].contiguous(), ints, ints, ints)
         commit(tokens, fed, fed.ids, torch.zeros(128), *[ints] * 4, verdict, ragged=ragged, queries=9)
         double, settings = torch.ones(64, dtype=torch.float64), torch.ones(64, dtype=torch.int64)
         law = RowSettings(double, settings, double, double)
@@ -178,7 +178,10 @@ def rows_case() -> Case:
     def launch() -> None:
         ints, tokens = torch.zeros(2, dtype=torch.int32), torch.zeros(2, 128, dtype=torch.int64)
         table, floats = torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 8)
-        embedding, verdict = torch.zeros(97, 64, dtype=BF16), Verdict(ints, tokens[:, :9].contiguous(), ints, ints)
+        embedding, verdict = (
+            torch.zeros(97, 64, dtype=BF16),
+            Verdict(ints, tokens[:, :9].contiguous(), ints, ints, ints),
+        )
         fed = feed(tokens, ints, ints, ints, table, embedding, 1, 16, limit=ints)
         record(tokens, fed.positions, fed.ids, floats[:, 0], floats[:, 0], ints, fed.lengths, floats, floats)
         fed = feed(tokens, ints, None, ints, table, embedding, 9, 16, own=ints)
@@ -196,7 +199,10 @@ def trees_case(heads: int, kv_heads: int, dim: int, queries: int) -> Case:
     def launch() -> None:
         ints, tokens = torch.zeros(32, dtype=torch.int32), torch.zeros(32, 128, dtype=torch.int64)
         table, parents = torch.zeros(32, 8, dtype=torch.int32), torch.zeros(32, 127, dtype=torch.int32)[:, 63:126]
-        verdict, embedding = Verdict(ints, tokens[:, :64].contiguous(), ints, ints), torch.zeros(97, 64, dtype=BF16)
+        verdict, embedding = (
+            Verdict(ints, tokens[:, :64].contiguous(), ints, ints, ints),
+            torch.zeros(97, 64, dtype=BF16),
+        )
         made = feed_mixed(tokens, *[ints] * 5, table, embedding, 96, queries, 16)
         fed, ragged, paths = made.fed, made.ragged, torch.zeros(32, 64, dtype=torch.int32)
         seen = branch(fed, ragged, parents, queries)

@@ -27,8 +27,8 @@ class Rows:
         self.table = torch.randperm(36, generator=torch.Generator().manual_seed(0)).view(6, 6).to(device, torch.int32)
         self.embedding = torch.randn(6 * WIDTH, 20, generator=torch.Generator().manual_seed(1)).to(device)
         self.verdict = Verdict(
-            ints(device, *[7] * 6), torch.full((6, MOST + 1), -5, device=device), ints(device, *[7] * 6),
-            ints(device, *[7] * 6),
+            ints(device, *[7] * 6), torch.full((6, MOST + 1), -5, device=device),
+            *(ints(device, *[7] * 6) for _ in range(3)),
         )  # fmt: skip
 
     def feed(self, count=TOKENS):

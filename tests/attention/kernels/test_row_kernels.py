@@ -21,7 +21,7 @@ class Rows:
         self.length, self.drafted, self.active = ints(9, 5, 20), ints(2, 1, 0), ints(1, 0, 1)
         self.limit = ints(11, 20, 24)
         self.verdict = Verdict(
-            ints(7, 7, 7), torch.full((3, MOST + 1), -5, device=device), ints(7, 7, 7), ints(7, 7, 7)
+            ints(7, 7, 7), torch.full((3, MOST + 1), -5, device=device), *(ints(7, 7, 7) for _ in range(3))
         )
         self.table = torch.randperm(18, generator=torch.Generator().manual_seed(0)).view(3, 6).to(device, torch.int32)
         self.embedding = torch.randn(3 * WIDTH, 20, generator=torch.Generator().manual_seed(1)).to(device)

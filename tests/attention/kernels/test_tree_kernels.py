@@ -52,7 +52,8 @@ class Batch:
         self.table = (
             torch.randperm(4 * 24, generator=torch.Generator().manual_seed(0)).view(4, 24).to(device, torch.int32)
         )
-        self.verdict = Verdict(ints([7] * 4), torch.full((4, queries), -5, device=device), ints([7] * 4), ints([7] * 4))
+        others = (ints([7] * 4) for _ in range(3))
+        self.verdict = Verdict(ints([7] * 4), torch.full((4, queries), -5, device=device), *others)
 
     def feed(self, embedding):
         want = torch.full((4,), int(Want.ADD), dtype=torch.int32, device=embedding.device)

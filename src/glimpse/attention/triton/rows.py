@@ -187,6 +187,8 @@ def _commit_kernel(
     entropies: tl.tensor,
     judged: tl.tensor,
     broken: tl.tensor,
+    loose: tl.tensor,
+    relaxed: tl.tensor,
     firsts: tl.tensor,
     queries: tl.tensor,
     tokens_stride: tl.tensor,
@@ -194,6 +196,7 @@ def _commit_kernel(
     PAD: tl.constexpr,
     COUNTED: tl.constexpr,
     RAGGED: tl.constexpr,
+    RELAXED: tl.constexpr,
 ) -> None:
     row = tl.program_id(0)
     node = tl.arange(0, PAD)
@@ -217,6 +220,9 @@ def _commit_kernel(
     count = count * sound
     tl.store(broken + row, 1 - sound)
     tl.store(judged + row, (fed - 1) * alive)
+    if RELAXED:
+        let_pass = tl.load(loose + first + node, mask=inside & (node < accepted), other=0)
+        tl.store(relaxed + row, tl.sum(let_pass, 0) * alive * sound)
     place = tl.load(positions + first + node, mask=inside, other=0) + 1
     keep = inside & (node < count) & (place < tokens_stride)
     tl.store(tokens + row.to(tl.int64) * tokens_stride + place, pick, mask=keep)
@@ -242,27 +248,31 @@ class Verdict:
     """[B] int32: how many drafted tokens were verified."""
     broken: Tensor
     """[B] int32: 1 where the row met logits that are not finite; it commits nothing then, and loses its draft."""
+    relaxed: Tensor
+    """[B] int32: accepted tokens that a lossy rule let pass; 0 where there is none."""
 
 
 def commit(
     tokens: Tensor, fed: Fed, picks: Tensor, entropies: Tensor, length: Tensor, drafted: Tensor, active: Tensor,
     limit: Tensor, verdict: Verdict, *, ragged: Ragged | None = None, queries: int = 0,
-    out: tuple[Tensor, Tensor] | None = None,
+    out: tuple[Tensor, Tensor] | None = None, loose: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Keeps the picks [B * n] up to the first that differs from the draft, that one included, and moves the rows on.
 
     `entropies` [B * n] float32 are those of the laws picked from. A row goes idle where it has reached its limit.
     Returns [B] int32 twice (or writes `out`): the positions below which the last verification scored, and those that
     are final (0 for rows now idle). `ragged`: the picks are [N], each row's where that says, at most `queries` of them;
-    rows with a count of 0 are left as they are, with 0 for what is final.
+    rows with a count of 0 are left as they are, with 0 for what is final. `loose` [B * n] int32: which picks are not
+    the target's but drafts that a lossy rule lets pass (`relaxing.relax`); they are counted.
     """
     rows, device = tokens.shape[0], tokens.device
     queries = queries or picks.shape[0] // rows
     scored, known = parted(2, rows, torch.int32, device) if out is None else out
     _commit_kernel[(rows,)](
         tokens, fed.ids, fed.positions, picks, length, drafted, active, limit, verdict.counts, verdict.committed,
-        scored, known, fed.counts, entropies, verdict.judged, verdict.broken,
+        scored, known, fed.counts, entropies, verdict.judged, verdict.broken, loose, verdict.relaxed,
         None if ragged is None else ragged.firsts, queries, tokens.stride(0), verdict.committed.stride(0),
-        PAD=stepped(queries), COUNTED=fed.counts is not None, RAGGED=ragged is not None, num_warps=1,
+        PAD=stepped(queries), COUNTED=fed.counts is not None, RAGGED=ragged is not None,
+        RELAXED=loose is not None, num_warps=1,
     )  # fmt: skip
     return scored, known

@@ -21,7 +21,7 @@ LOWEST_FIRST = tl.constexpr(0x7FFFFFFF)
 
 
 @triton.jit
-def _bound(
+def peak_bound(
     peaks: tl.tensor, groups: tl.tensor, rank: tl.tensor, GROUPS_PAD: tl.constexpr, EMPTY: tl.constexpr
 ) -> tl.tensor:
     """A bound that at least `rank` (from 1) of the groups' peaks reach, and mostly no more; -inf where there are fewer.
@@ -43,7 +43,7 @@ def _bound(
 
 
 @triton.jit
-def _high_groups(
+def high_groups(
     peaks: tl.tensor, groups: tl.tensor, bound: tl.tensor, found: tl.tensor, GROUPS_PAD: tl.constexpr
 ) -> tl.tensor:
     """Writes the groups whose peak reaches `bound` to `found` [GROUPS_PAD] int32, in order; how many there are."""
@@ -56,7 +56,7 @@ def _high_groups(
 
 
 @triton.jit
-def _gather(
+def gather(
     row: tl.tensor,
     bound: tl.tensor,
     high: tl.tensor,
@@ -204,11 +204,11 @@ def pick_kernel(
     else:
         rank = tl.where(top_k <= groups, top_k, tl.minimum(reach, groups)).to(tl.int32)
         EMPTY: tl.constexpr = 16 if logits.dtype.element_ty == tl.bfloat16 else 0
-        bound = _bound(peaks + index * groups, groups, rank, GROUPS_PAD, EMPTY)
+        bound = peak_bound(peaks + index * groups, groups, rank, GROUPS_PAD, EMPTY)
         found = gathered + index * ROOM
         high += index * GROUPS_PAD
-        highs = _high_groups(peaks + index * groups, groups, bound, high, GROUPS_PAD)
-        count = _gather(row, bound, high, highs, found, vocab, GROUP, TILE, ROOM)
+        highs = high_groups(peaks + index * groups, groups, bound, high, GROUPS_PAD)
+        count = gather(row, bound, high, highs, found, vocab, GROUP, TILE, ROOM)
         everything = bound == float("-inf")
         token, probability, done = tl.zeros((), tl.int32), tl.zeros((), tl.float32), tl.full((), 0, tl.int1)
         if count <= FEW:

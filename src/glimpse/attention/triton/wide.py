@@ -14,7 +14,7 @@ from glimpse.attention.triton.vocabulary import sortable, unsorted
 
 
 @triton.jit
-def _weight(key: tl.tensor, peak: tl.tensor, temperature: tl.tensor, log_min_p: tl.tensor) -> tl.tensor:
+def weight_of(key: tl.tensor, peak: tl.tensor, temperature: tl.tensor, log_min_p: tl.tensor) -> tl.tensor:
     """float64 e^((x - peak) / T) of sortable keys, 0 where min_p cuts."""
     exponent = (unsorted(key).to(tl.float64) - peak) / temperature
     return tl.where(exponent >= log_min_p, tl.exp(exponent), 0.0)
@@ -42,7 +42,7 @@ def _reach(
         key = _keys_at(row, ids, vocab)
         above = (key > bound) & (ids < vocab)
         count += tl.sum(above.to(tl.int32), 0)
-        mass += tl.sum(tl.where(above, _weight(key, peak, temperature, log_min_p), 0.0), 0)
+        mass += tl.sum(tl.where(above, weight_of(key, peak, temperature, log_min_p), 0.0), 0)
     return count, mass
 
 
@@ -69,7 +69,7 @@ def _bisect(
 
 
 @triton.jit
-def _allowed(
+def allowed(
     row: tl.tensor,
     top_k: tl.tensor,
     top_p: tl.tensor,
@@ -85,11 +85,11 @@ def _allowed(
     ties = top_k - above
     if top_p < 1.0:
         equal = _reach(row, lowest - 1, peak, temperature, log_min_p, vocab, TILE)[0] - above
-        each = _weight(lowest, peak, temperature, log_min_p)
+        each = weight_of(lowest, peak, temperature, log_min_p)
         limit = top_p * (mass + tl.minimum(equal, ties) * each)
         lowest = tl.maximum(lowest, _bisect(row, top_k, limit, peak, temperature, log_min_p, vocab, TILE))
         above, mass = _reach(row, lowest, peak, temperature, log_min_p, vocab, TILE)
-        each = tl.maximum(_weight(lowest, peak, temperature, log_min_p), 1e-300)
+        each = tl.maximum(weight_of(lowest, peak, temperature, log_min_p), 1e-300)
         needed = tl.minimum(tl.maximum(tl.ceil((limit - mass) / each), 1.0), 1e9).to(tl.int64)
         ties = tl.minimum(top_k - above, needed)
     return lowest, ties
@@ -108,7 +108,7 @@ def pick_wide(
     TILE: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:
     """(token, its probability) of the law of the logits at `row`; `peak` float64 is the largest of them."""
-    lowest, ties = _allowed(row, top_k, top_p, peak, temperature, log_min_p, vocab, TILE)
+    lowest, ties = allowed(row, top_k, top_p, peak, temperature, log_min_p, vocab, TILE)
     best, token, tied = tl.full((), float("-inf"), tl.float32), tl.zeros((), tl.int32), tl.zeros((), tl.int64)
     mass, weight = tl.zeros((), tl.float64), tl.zeros((), tl.float64)
     for start in range(0, vocab, TILE):
@@ -116,7 +116,7 @@ def pick_wide(
         x = _keys_at(row, ids, vocab)
         equal = ((x == lowest) & (ids < vocab)).to(tl.int32)
         rank = tied + tl.cumsum(equal, 0) - equal
-        each = _weight(x, peak, temperature, log_min_p)
+        each = weight_of(x, peak, temperature, log_min_p)
         keep = (ids < vocab) & (each > 0) & ((x > lowest) | ((equal > 0) & (rank < ties)))
         exponent = ((unsorted(x).to(tl.float64) - peak) / temperature).to(tl.float32)
         score = tl.where(keep, exponent - log_exponential(key, ids), float("-inf"))

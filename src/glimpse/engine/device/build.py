@@ -10,6 +10,7 @@ from glimpse.engine.device.core import Core
 from glimpse.engine.device.counted import CountedEngine
 from glimpse.engine.device.eligible import LONGEST, flex_of, slowfast_of, why_not_engine, why_not_request
 from glimpse.engine.device.engine import DeviceEngine
+from glimpse.engine.device.relaxed import relaxed_of
 from glimpse.engine.device.settings import RoundSettings
 from glimpse.engine.device.state import DeviceRecall, DeviceRows
 from glimpse.engine.device.tree_state import TreeState
@@ -83,6 +84,7 @@ def _core(parts: Parts, options: EngineOptions) -> Core:
             parts.drafter.scores,
         )  # fmt: skip
     core = Core(decoder, pool, rows, recall, RoundSettings(budget, bitwise=bitwise), parts.sampler.vocab)
+    core.relaxes = relaxed_of(parts.acceptance)
     if parts.drafter.gives_tree:
         core.trees = TreeState(rows, successors=parts.drafter.wants_successors)
     if trusted and recall:

@@ -19,21 +19,22 @@ class Choose:
     def __init__(self, rows: DeviceRows, queries: int, vocab: int) -> None:
         own, count, device = rows.settings, rows.size * queries, rows.tokens.device
         self._rows, self._queries = rows, queries
-        self._settings = RowSettings(*(_like(values, count) for values in _each(own)))
+        self.settings = RowSettings(*(_like(values, count) for values in _each(own)))
+        """Of each token's row."""
         self._seeds = _like(rows.seeds, count)
-        self._sample = Sample(count, vocab, device, role=Role.TARGET)
+        self.sample = Sample(count, vocab, device, role=Role.TARGET)
         self.refresh()
 
     def refresh(self) -> None:
         """Takes over the rows' settings and seeds; graphs that were captured stay valid."""
         rows = self._rows
-        pairs = zip((*_each(self._settings), self._seeds), (*_each(rows.settings), rows.seeds), strict=True)
+        pairs = zip((*_each(self.settings), self._seeds), (*_each(rows.settings), rows.seeds), strict=True)
         for held, values in pairs:
             held.view(-1, self._queries).copy_(values[:, None])
 
     def __call__(self, logits: Tensor, positions: Tensor) -> Picks:
         """Tokens, their probabilities and entropies [B * queries], picked to follow `positions` [B * queries] int64."""
-        return self._sample(logits, self._settings, self._seeds, positions, ahead=1)
+        return self.sample(logits, self.settings, self._seeds, positions, ahead=1)
 
 
 def settings_of(temperature: float, top_k: int, top_p: float, min_p: float) -> tuple[float, int, float, float]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from glimpse.attention.triton.attention import HeadShape, Paged, PagedConfig
 from glimpse.attention.triton.mixed import Want
+from glimpse.attention.triton.relaxing import Rule
 from glimpse.attention.triton.select import Selection
 from glimpse.attention.triton.sizes import parted
 from glimpse.cache.pool import PagePool
@@ -62,6 +63,8 @@ class Core:
             )  # fmt: skip
         decays = torch.tensor([0.0, 0.0 if settings.window else settings.decay, 0.0], device=device)
         self._decays = decays[:, None].repeat(1, rows.size)
+        self.relaxes: Rule | None = None
+        """A lossy rule by which drafts pass."""
         self.trees: TreeState | None = None
         """Where the rows verify draft trees."""
         self.trust: TrustState | None = None

@@ -11,6 +11,7 @@ from glimpse.drafting.drafter import Drafter, mixed_of, rider_of
 from glimpse.drafting.refresh import RefreshDrafter
 from glimpse.drafting.slowfast import SlowFastDrafter
 from glimpse.drafting.sparse import SparseDrafter
+from glimpse.engine.device.relaxed import relaxed_of
 from glimpse.engine.parts import Parts
 from glimpse.pacing.boundary import BoundaryPacer
 from glimpse.sampling.params import ResolvedParams
@@ -60,7 +61,11 @@ def why_not_engine(parts: Parts) -> str | None:
     if isinstance(drafter, SlowFastDrafter) and drafter.selector.key_norm:
         return "a Selector that looks at the keys' norms"
     if not isinstance(parts.acceptance, Coupled):
-        return f"acceptance {parts.acceptance.name!r}"
+        name = parts.acceptance.name
+        if relaxed_of(parts.acceptance) is None:
+            return f"acceptance {name!r}"
+        if drafter.gives_tree or rider_of(drafter) is not None:
+            return f"acceptance {name!r} of other drafts than chains"
     if rider_of(drafter) is not None and flex_of(drafter) is None:
         return f"drafter {drafter.name!r} has mask tokens ride in forwards"
     if isinstance(drafter, RefreshDrafter):

@@ -59,6 +59,7 @@ class Letter:
     committed: Array
     entropy: Array
     confidence: Array
+    relaxed: Array
 
 
 class Mail:
@@ -87,5 +88,5 @@ def _letter(block: Tensor, size: int, most: int) -> Letter:
     verdict = report.verdict
     return Letter(
         verdict.counts.numpy(), verdict.judged.numpy(), verdict.broken.numpy(), verdict.committed.numpy(),
-        report.entropy.numpy(), report.confidence.numpy(),
+        report.entropy.numpy(), report.confidence.numpy(), verdict.relaxed.numpy(),
     )  # fmt: skip

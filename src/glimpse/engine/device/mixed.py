@@ -17,6 +17,7 @@ from glimpse.attention.triton.recalled import Recalled
 from glimpse.attention.triton.rows import commit, record
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.forward import Mix
+from glimpse.engine.device.relaxed import Relaxing
 from glimpse.errors import ArgumentError
 from glimpse.sampling.noise import Role
 
@@ -44,6 +45,7 @@ class Mixed:
         self._paged = core.paged(size, queries)
         self._recalled = Recalled(core.shape, size, page_size, device)
         self._sample = Sample(tokens, core.vocab, device, role=Role.TARGET)
+        self._relaxing = Relaxing(core.relaxes, self._sample, rows.settings) if core.relaxes else None
 
     def run(self, *, drafts: bool, learns: bool) -> None:
         """One step. `drafts`, `learns`: whether any row wants to draft, or its importance to be learned."""
@@ -51,13 +53,14 @@ class Mixed:
         self._paged.plan(made.fed.lengths)
         fed, core = made.fed, self._core
         hidden = core.forward(fed.embedded, fed.positions, fed.slots, self._attention(made, drafts, learns))
+        logits = core.forward.logits(hidden)
         picks = self._sample(
-            core.forward.logits(hidden), self._rows.settings, self._rows.seeds, fed.positions, ahead=1,
+            logits, self._rows.settings, self._rows.seeds, fed.positions, ahead=1,
             owners=made.ragged.owners,
         )  # fmt: skip
         if drafts:
             self._record(made, picks)
-        self._commit(made, picks)
+        self._commit(made, picks, self._relaxing(logits, fed, made.ragged) if self._relaxing else None)
         if learns:
             self._choose()
 
@@ -99,10 +102,11 @@ class Mixed:
             made.recalled, rows.confidence, rows.entropy, ragged=made.ragged,
         )  # fmt: skip
 
-    def _commit(self, made: MixedFed, picks: Picks) -> None:
+    def _commit(self, made: MixedFed, picks: Picks, loose: Tensor | None) -> None:
         rows, core = self._rows, self._core
         core.known.zero_()
         commit(
             rows.tokens, made.fed, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active, rows.limit,
             rows.report.verdict, ragged=made.ragged, queries=self._queries, out=self._kept,
+            loose=loose,
         )  # fmt: skip

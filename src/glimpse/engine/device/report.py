@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import prod
 
 import torch
@@ -29,13 +29,13 @@ class Report:
     @classmethod
     def over(cls, block: Tensor, size: int, most: int) -> Report:
         """The report of `size` rows in a block of `bytes_for(size, most)` bytes."""
-        fields, at = {}, 0
+        made, at = {}, 0
         for name, (shape, dtype) in _layout(size, most).items():
             length = prod(shape) * dtype.itemsize
-            fields[name] = block[at : at + length].view(dtype).view(shape)
+            made[name] = block[at : at + length].view(dtype).view(shape)
             at += length
-        verdict = Verdict(*(fields.pop(name) for name in ("counts", "committed", "judged", "broken")))
-        return cls(block, verdict, **fields)
+        verdict = Verdict(*(made.pop(name) for name in ("counts", "committed", "judged", "broken", "relaxed")))
+        return cls(block, verdict, **made)
 
     @classmethod
     def empty(cls, size: int, most: int, device: torch.device | str) -> Report:
@@ -45,7 +45,7 @@ class Report:
     def first(self, count: int) -> Report:
         """The first `count` rows: the same memory; the block is the whole one."""
         own = self.verdict
-        verdict = Verdict(own.counts[:count], own.committed[:count], own.judged[:count], own.broken[:count])
+        verdict = Verdict(*(getattr(own, field.name)[:count] for field in fields(Verdict)))
         return Report(self.block, verdict, self.drafted[:count], self.entropy[:count], self.confidence[:count])
 
 
@@ -56,7 +56,7 @@ def bytes_for(size: int, most: int) -> int:
 
 def _layout(size: int, most: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     # The widest numbers first: every field is then aligned.
-    flat = dict.fromkeys(("counts", "judged", "broken", "drafted"), ((size,), torch.int32))
+    flat = dict.fromkeys(("counts", "judged", "broken", "relaxed", "drafted"), ((size,), torch.int32))
     return {
         "committed": ((size, most + 1), torch.int64),
         "entropy": ((size, most), torch.float32),

@@ -17,6 +17,7 @@ from glimpse.engine.device.block_reading import BlockReader
 from glimpse.engine.device.eligible import slowfast_of
 from glimpse.engine.device.graphs import Ran
 from glimpse.engine.device.mail import Letter, Mark
+from glimpse.engine.device.relaxed import relaxed_of
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_reading import TreeReader
@@ -121,6 +122,7 @@ class DeviceSettler:
         """`waits`: the device waits for the host's drafts; `trees`: where these are trees; `blocks`: where mask tokens
         make them."""
         self._parts, self._waits, self._trees, self._blocks = parts, waits, trees, blocks
+        self._lossy = relaxed_of(parts.acceptance) is not None
         self._trusts, self._paced = trusts(parts.acceptance), slowfast_of(parts) is not None
         self._mirror = Mirror(parts.rows)
         self._ended: Mark | None = None
@@ -225,6 +227,8 @@ class DeviceSettler:
         depth = launched.trees.depths[row] if launched.trees else None
         own = take_tokens(request, tokens, drafted, count - 1, depth)
         self._made.append(own)
+        if self._lossy and drafted:
+            request.speculation.relaxed += min(own.kept, int(letter.relaxed[row]))
         outcome = Outcome(seat.slot, drafted, own.kept, list(own.taken.token_ids))
         outcomes.append(trees.outcome(row, outcome) if trees and launched.trees else outcome)
 

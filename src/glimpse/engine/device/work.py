@@ -9,6 +9,7 @@ from glimpse.attention.triton.recalled import Recalled
 from glimpse.attention.triton.rows import Fed, commit, feed, record
 from glimpse.engine.device.choose import Choose
 from glimpse.engine.device.core import Core
+from glimpse.engine.device.relaxed import Relaxing
 from glimpse.engine.device.settings import Learn
 from glimpse.errors import ArgumentError, GlimpseError
 
@@ -16,7 +17,8 @@ from glimpse.errors import ArgumentError, GlimpseError
 class Work:
     """Steps of the first `size` rows with `queries` tokens of each; its buffers must outlive graphs captured of it.
 
-    Coupled acceptance: draft and target pick with the same noise, so the text is that of plain sampling.
+    Coupled acceptance: draft and target pick with the same noise, so the text is that of plain sampling, unless a lossy
+    rule is asked for (`Core.relaxes`).
     """
 
     def __init__(self, core: Core, size: int, queries: int) -> None:
@@ -29,6 +31,8 @@ class Work:
         if core.window is not None and size != core.rows.size:
             raise ArgumentError(f"the exact statistic of {core.rows.size} rows cannot be kept for {size} of them")
         self.choose = Choose(self._rows, queries, core.vocab)
+        relaxes = core.relaxes if queries > 1 else None
+        self._relaxing = Relaxing(relaxes, self.choose.sample, self.choose.settings) if relaxes else None
         self._paged = core.paged(size, queries)
         self._recall = core.recall.first(size) if core.drafts else None
         self._recalled = Recalled(core.shape, size, core.pool.page_size, device) if queries == 1 else None
@@ -73,12 +77,13 @@ class Work:
                 core.window.observe(layer, q, keys, rows.table, core.pool.page_size, fed.lengths)
             return paged(q, keys, values, rows.table, fed.lengths, counts=fed.counts, importance=importance)
 
-        hidden = core.forward(fed.embedded, fed.positions, fed.slots, mix)
-        picks = self.choose(core.forward.logits(hidden), fed.positions)
+        logits = core.forward.logits(core.forward(fed.embedded, fed.positions, fed.slots, mix))
+        picks = self.choose(logits, fed.positions)
+        loose = self._relaxing(logits, fed) if self._relaxing else None
         core.known.zero_()
         commit(
             rows.tokens, fed, picks.tokens, picks.entropies, rows.length, rows.drafted, rows.active, rows.limit,
-            rows.report.verdict, out=self._kept,
+            rows.report.verdict, out=self._kept, loose=loose,
         )  # fmt: skip
         if learn and core.window is not None:
             core.window.settle(rows.counts, core.recall.fresh)
