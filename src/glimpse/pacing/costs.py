@@ -162,6 +162,8 @@ class StepCosts:
         """Of the steps seen, over what was predicted before any."""
         self._since = 0
         """Steps seen since the fit."""
+        self.observed = 0
+        """Steps seen: as long as there are no more, all prices stay what they are, but for the waits."""
         self._running: deque[float] = deque(maxlen=self.RUNNING)
         self._waits: deque[float] = deque(maxlen=self.WAITS)
 
@@ -194,6 +196,7 @@ class StepCosts:
         kind.add(features, seconds)
         self._running.append(float(_rows_of(features)))
         self._since += 1
+        self.observed += 1
         if not known or self._since >= self.REFIT:
             self._fit = None
 

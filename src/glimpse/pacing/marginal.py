@@ -76,6 +76,11 @@ class MarginalPacer(Pacer):
         for slot in rows.slots:
             self._states[slot] = _RowState()
 
+    def prepare(self) -> None:
+        """Works out what padding costs."""
+        if self._padding is not None:
+            self._padding.prepare(self._plain)
+
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Everyone drafts, which costs next to nothing; `trim` decides."""
         self._meet(rows)

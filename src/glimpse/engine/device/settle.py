@@ -143,6 +143,7 @@ class DeviceSettler:
         self._untaught.clear()
         if fit:
             costs.settle()
+            self._parts.pacer.prepare()
 
     @property
     def untold(self) -> bool:

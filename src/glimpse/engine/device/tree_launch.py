@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.covering import Shape, ladder, node_bucket
@@ -30,8 +31,8 @@ class TreeMove:
     """The nodes of each row."""
     depths: tuple[int, ...]
     """How many tokens the deepest path of each row has."""
-    fed: Tensor
-    """[tokens] int64, on the host: what the rows feed, row after row: the last committed token, then the nodes."""
+    fed: NDArray[np.int64]
+    """[tokens]: what the rows feed, row after row: the last committed token, then the nodes."""
 
     @property
     def tokens(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+import torch
+
 from glimpse.cache.rows import Rows
 from glimpse.drafting.drafter import Outcome, Successors
 from glimpse.engine.device.tree_launch import TreeMove
@@ -23,7 +25,7 @@ class TreeReader:
             counts = [nodes + 1 for nodes in move.drafted]
             likeliest, chances = self._trees.successors(move.tokens)
             self._successors = [
-                Successors(move.fed[begin : begin + count], likeliest[begin : begin + count],
+                Successors(torch.from_numpy(move.fed[begin : begin + count]), likeliest[begin : begin + count],
                            chances[begin : begin + count])
                 for begin, count in zip(accumulate(counts, initial=0), counts, strict=False)
             ]  # fmt: skip

@@ -24,6 +24,9 @@ class TreeState:
         pinned = device.type == "cuda"
         self._put = torch.zeros(size, 2 * most + 1, dtype=torch.int32, device=device)
         self._put_host = torch.zeros(self._put.shape, dtype=torch.int32, pin_memory=pinned)
+        self.sheet = self._put_host.numpy()
+        """[B, 2 most + 1] int32, on the host: of each row the tokens of its nodes, their parents, and how many are
+        meant."""
         self._block = torch.zeros(numbers, dtype=torch.int32, device=device)
         self._block_host = torch.zeros(numbers, dtype=torch.int32, pin_memory=pinned)
         self._size, self._most = size, most
@@ -38,11 +41,9 @@ class TreeState:
         """[B, most] int32: each node's parent among its row's nodes, parents first; -1: the last committed token."""
         return self._put[:, self._most : 2 * self._most]
 
-    def put(self, tokens: Tensor, parents: Tensor, counts: Tensor) -> None:
-        """Sends trees to the device: `tokens` and `parents` [R, most], of which `counts` [R] are meant."""
-        host, most, rows = self._put_host, self._most, len(counts)
-        host[:rows, :most], host[:rows, most : 2 * most], host[:rows, -1] = tokens, parents, counts
-        self._put[:rows].copy_(host[:rows], non_blocking=True)
+    def put(self, rows: int) -> None:
+        """Sends the trees that the `sheet` has of the first rows to the device."""
+        self._put[:rows].copy_(self._put_host[:rows], non_blocking=True)
 
     def plant(self, rows: DeviceRows) -> None:
         """Device code: the first rows' trees behind their texts, their sizes into `drafted`."""
