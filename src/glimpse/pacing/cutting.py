@@ -124,7 +124,7 @@ def _sorted_by_row(order: Ints, ends: Ints, sizes: Ints) -> Ints:
 
 @compiled
 def _is_chain(parents: Ints) -> bool:
-    for node in range(len(parents)):
-        if parents[node] != node - 1:
-            return False
-    return True
+    node = 0
+    while node < len(parents) and parents[node] == node - 1:
+        node += 1
+    return node == len(parents)

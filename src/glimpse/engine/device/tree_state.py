@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from glimpse.attention.triton.likely import LIKELY, chances_of
+from glimpse.attention.triton.likely import LIKELY
 from glimpse.engine.device.state import DeviceRows
 
 
@@ -31,7 +33,7 @@ class TreeState:
         self._block_host = torch.zeros(numbers, dtype=torch.int32, pin_memory=pinned)
         self._size, self._most = size, most
         self._places = torch.arange(most, device=device)
-        self._paths_host, self._successors_host = self._parts(self._block_host)
+        self._paths_host, self._successors_host = (part.numpy() for part in self._parts(self._block_host))
         self.paths, self.likely = self._parts(self._block)
         """[B, most + 1] int32: the query whose pick each committed token is; query i of a row is its node i - 1.
         [tokens, 16] int32: see `glimpse.attention.triton.likely`."""
@@ -60,12 +62,12 @@ class TreeState:
 
     def path(self, row: int, accepted: int) -> list[int]:
         """The accepted nodes of a row, of the step that was sent last."""
-        queries: list[int] = self._paths_host[row, 1 : accepted + 1].tolist()
-        return [query - 1 for query in queries]
+        queries: list[int] = (self._paths_host[row, 1 : accepted + 1] - 1).tolist()
+        return queries
 
-    def successors(self, tokens: int) -> tuple[Tensor, Tensor]:
-        """Ids [tokens, 8] int64 and probabilities [tokens, 8] float32 after each of the step's tokens."""
-        return chances_of(self._successors_host[:tokens])
+    def successors(self, tokens: int) -> NDArray[np.int32]:
+        """[tokens, 16]: as `likely`, after each of the step's tokens; a copy."""
+        return self._successors_host[:tokens].copy()
 
     def _parts(self, block: Tensor) -> tuple[Tensor, Tensor]:
         count = self._size * (self._most + 1)
