@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -168,6 +169,12 @@ def _ratios(parents: list[int], confidence: list[float]) -> Tensor:
     return torch.tensor(ratios)
 
 
+@lru_cache(64)
+def _index(slots: tuple[int, ...]) -> NDArray[np.int64]:
+    """Kept: a batch asks for it several times a step, and a device waits."""
+    return np.array(slots, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class RowView:
     """Some rows, in the order of `slots`; what a component is handed."""
@@ -189,8 +196,13 @@ class RowView:
     def column(self, array: Tensor) -> list[int]:
         """The rows' entries of one of the integer arrays."""
         # A tensor takes ten times as long to pick a few numbers.
-        values: list[int] = array.numpy()[list(self.slots)].tolist()
-        return values
+        numbers = array.numpy()
+        return [numbers.item(slot) for slot in self.slots]
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """[R]: the slots, for loops over arrays; not to be written to."""
+        return _index(self.slots)
 
     def history(self, slot: int) -> Tensor:
         """[committed_len] int64: prompt and committed output of one row (a view)."""

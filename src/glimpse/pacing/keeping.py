@@ -17,7 +17,7 @@ def keep_nodes(rows: RowView, kept: Sequence[Ints]) -> None:
     """Leaves of each row's draft the nodes `kept` [k], in this order: each after its parent, which stays too."""
     if not rows.slots:
         return
-    own, slots = rows.rows.arrays, np.array(rows.slots, np.int64)
+    own, slots = rows.rows.arrays, rows.index
     nodes, sizes = np.concatenate(kept), np.array([len(one) for one in kept])
     chains = np.empty(len(slots), np.bool_)
     _keep(

@@ -152,7 +152,7 @@ class MarginalPacer(Pacer):
         node, position = node_prices(self._costs)
         if self._padding is None:
             return Market(self._decoding, start, plain, node, position)
-        nodes = int(rows.rows.arrays.counts[list(rows.slots)].sum())
+        nodes = sum(rows.column(rows.rows.draft_len))
         return Market(self._decoding, start, plain, node, position, self._padding.seconds(self._plain, nodes))
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:

@@ -72,10 +72,11 @@ class Padding:
         """`StepCosts.missed` by size, of all sizes that were asked for; kept until another step has been seen."""
         rows, read = plain.full_tokens, plain.full_kv - plain.full_tokens
         sizes = self._sizes_from(rows + 1)
-        kinds = [verifying(size, read + size) for size in sizes]
-        key = self._costs.observed, kinds
+        # Kinds have lengths by their bits.
+        key = self._costs.observed, sizes, [(read + size).bit_length() for size in sizes]
         if self._known[0] != key:
-            self._known = key, {sizes[place]: more for place, more in self._costs.missed(kinds).items()}
+            found = self._costs.missed([verifying(size, read + size) for size in sizes])
+            self._known = key, {sizes[place]: more for place, more in found.items()}
         return self._known[1]
 
     def _sizes_from(self, tokens: int) -> list[int]:

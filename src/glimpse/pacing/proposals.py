@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take three times as long to make, and a batch makes some every step
 class Proposal:
     """The n nodes of one row's draft, parents before children."""
 
@@ -66,7 +66,7 @@ class Proposal:
         return Proposals.alone(self).along(chances)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Proposals:
     """The drafts of R rows, one after the other: what a batch pays for a look at them is one call."""
 
@@ -78,8 +78,8 @@ class Proposals:
     @classmethod
     def of(cls, rows: RowView) -> Proposals:
         """The drafts that stand in these rows."""
-        own, slots = rows.rows.arrays, np.array(rows.slots, np.int64)
-        found = cls.room_for(len(slots), int(own.counts[slots].sum()))
+        own, slots = rows.rows.arrays, rows.index
+        found = cls.room_for(rows)
         nodes = found.nodes
         look(
             slots, own.committed, own.counts, own.tokens, own.parents, own.confidence, own.source, found.ends,
@@ -88,11 +88,12 @@ class Proposals:
         return found
 
     @classmethod
-    def room_for(cls, rows: int, count: int) -> Proposals:
-        """What `look` fills: so many rows with so many nodes in all."""
+    def room_for(cls, rows: RowView) -> Proposals:
+        """What `look` fills for the drafts that stand in these rows."""
+        count = sum(rows.column(rows.rows.draft_len))
         tokens, parents, source, depth = np.empty((4, count), np.int64)
         nodes = Proposal(tokens, parents, np.empty(count, np.float64), source, depth)
-        return cls(nodes, np.empty(rows, np.int64))
+        return cls(nodes, np.empty(len(rows), np.int64))
 
     @classmethod
     def alone(cls, proposal: Proposal) -> Proposals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
@@ -29,13 +30,13 @@ class HostTrees:
 
     def next(self, seats: list[Seat], *, plain: bool = False) -> TreeMove:
         """The next verification; nothing of these rows is unread. `plain`: of no draft."""
-        slots = [seat.slot for seat in seats]
+        view = RowView(self._parts.rows, tuple(seat.slot for seat in seats))
         had = [len(seat.sequence.pages) for seat in seats]
         counts = self._planner.plan({seat.slot: seat.request for seat in seats}, plain=plain)
         for row, (seat, have) in enumerate(zip(seats, had, strict=True)):
             if len(seat.sequence.pages) > have:
                 self._lend(row, seat.sequence, have)
-        return self._put(slots, counts)
+        return self._put(view, counts)
 
     def skip(self, seats: list[Seat]) -> Move:
         """See `HostDrafts.skip`."""
@@ -53,12 +54,12 @@ class HostTrees:
         table[row, have : have + len(more)] = upload(torch.tensor(more, dtype=torch.int32), table.device)
         self._lent.append((sequence, have * sequence.pool.page_size))
 
-    def _put(self, slots: list[int], counts: list[int]) -> TreeMove:
+    def _put(self, view: RowView, counts: list[int]) -> TreeMove:
         """Hands the rows' trees over."""
-        own, rows = self._parts.rows.arrays, len(slots)
+        own, rows = view.rows.arrays, len(view)
         fed, depths = np.empty(sum(counts) + rows, np.int64), np.empty(rows, np.int64)
         copy_out(
-            np.array(slots), own.tokens, own.committed, own.counts, own.parents, self._trees.sheet, fed, depths
+            view.index, own.tokens, own.committed, own.counts, own.parents, self._trees.sheet, fed, depths
         )  # fmt: skip
         self._trees.put(rows)
         return TreeMove(tuple(counts), tuple(depths.tolist()), fed)

@@ -40,21 +40,21 @@ class TreePlanner:
         self.drop(slots)
         if not plain:
             self._draft(RowView(self._rows, tuple(slots)), running)
-        counts: list[int] = self._arrays.counts[slots].tolist()
-        return counts
+        return [self._arrays.counts.item(slot) for slot in slots]
 
     def drop(self, slots: list[int]) -> None:
         """Takes the rows' drafts away."""
-        self._arrays.counts[slots] = 0
+        for slot in slots:
+            self._arrays.counts[slot] = 0
         trees = [slot for slot in slots if slot in self._rows.branching]
         if trees:
             self._arrays.parents[trees] = self._chain
             self._rows.branching.difference_update(trees)
 
     def _draft(self, view: RowView, running: Mapping[int, Request]) -> None:
-        slots, parts, own = list(view.slots), self._parts, self._arrays
-        room = np.minimum(self._rows.max_draft, own.limit[slots] - own.committed[slots] - 1)
-        decisions = parts.pacer.decide(view, room.tolist())
+        parts, own, most = self._parts, self._arrays, self._rows.max_draft
+        room = [min(most, own.limit.item(slot) - own.committed.item(slot) - 1) for slot in view.slots]
+        decisions = parts.pacer.decide(view, room)
         for slot, choice in decisions.choices.items():
             running[slot].speculation.choices.append(choice)
         wants = [action is Action.DRAFT for action in decisions.actions]
@@ -65,7 +65,7 @@ class TreePlanner:
             return
         draft = parts.drafter.plan(drafting, asked)
         if not isinstance(draft, Draft):
-            check_planned(parts.drafter, draft, Asked(asked, self._rows.max_draft, parts.sampler.vocab_size))
+            check_planned(parts.drafter, draft, Asked(asked, most, parts.sampler.vocab_size))
             raise GlimpseError(f"drafter {parts.drafter.name!r} gave rows; it says that it needs no forward")
         self._put(drafting, draft, asked)
         for slot, keep in zip(drafting.slots, parts.pacer.trim(drafting), strict=True):
@@ -74,7 +74,7 @@ class TreePlanner:
 
     def _put(self, view: RowView, draft: Draft, room: list[int]) -> None:
         """Raises as `check_planned` where the draft would break a row."""
-        parts, own, slots = self._parts, self._arrays, np.array(view.slots)
+        parts, own, slots = self._parts, self._arrays, view.index
         branches = np.empty(len(room), np.bool_)
         sound = _bounded(draft, len(room)) and put_drafts(
             slots, draft.tokens.numpy(), draft.parents.numpy(), np.array(draft.offsets), draft.confidence.numpy(),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,6 +12,9 @@ from torch import Tensor
 
 from glimpse.attention.triton.likely import LIKELY
 from glimpse.engine.device.state import DeviceRows
+
+VIEWS = 64
+"""Numbers of rows, and of tokens, whose parts of the buffers are remembered."""
 
 
 class TreeState:
@@ -32,6 +38,8 @@ class TreeState:
         self._block = torch.zeros(numbers, dtype=torch.int32, device=device)
         self._block_host = torch.zeros(numbers, dtype=torch.int32, pin_memory=pinned)
         self._size, self._most = size, most
+        # Two views take as long as a copy.
+        self._first, self._used = _views(self._put, self._put_host), _views(self._block_host, self._block)
         self._places = torch.arange(most, device=device)
         self._paths_host, self._successors_host = (part.numpy() for part in self._parts(self._block_host))
         self.paths, self.likely = self._parts(self._block)
@@ -45,7 +53,8 @@ class TreeState:
 
     def put(self, rows: int) -> None:
         """Sends the trees that the `sheet` has of the first rows to the device."""
-        self._put[:rows].copy_(self._put_host[:rows], non_blocking=True)
+        theirs, own = self._first(rows)
+        theirs.copy_(own, non_blocking=True)
 
     def plant(self, rows: DeviceRows) -> None:
         """Device code: the first rows' trees behind their texts, their sizes into `drafted`."""
@@ -58,7 +67,8 @@ class TreeState:
     def send(self, tokens: int) -> None:
         """Sends what a step of `tokens` tokens left to the host; to be read once a letter sent later has arrived."""
         used = self.paths.numel() + (tokens * 2 * LIKELY if self.recycles else 0)
-        self._block_host[:used].copy_(self._block[:used], non_blocking=True)
+        own, theirs = self._used(used)
+        own.copy_(theirs, non_blocking=True)
 
     def path(self, row: int, accepted: int) -> list[int]:
         """The accepted nodes of a row, of the step that was sent last."""
@@ -72,3 +82,8 @@ class TreeState:
     def _parts(self, block: Tensor) -> tuple[Tensor, Tensor]:
         count = self._size * (self._most + 1)
         return block[:count].view(self._size, -1), block[count:].view(-1, 2 * LIKELY)
+
+
+def _views(first: Tensor, second: Tensor) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Gives the first so many rows of both; remembers those asked for last."""
+    return lru_cache(VIEWS)(lambda count: (first[:count], second[:count]))
