@@ -195,9 +195,12 @@ class RowView:
 
     def column(self, array: Tensor) -> list[int]:
         """The rows' entries of one of the integer arrays."""
-        # A tensor takes ten times as long to pick a few numbers.
-        numbers = array.numpy()
-        return [numbers.item(slot) for slot in self.slots]
+        return self.numbers(array.numpy())
+
+    def numbers(self, array: NDArray[np.int64]) -> list[int]:
+        """The rows' entries of an array [R] of integers, such as `RowArrays` has."""
+        # A tensor takes ten times as long to pick a few numbers, an array three times as long to pick a few at once.
+        return [array.item(slot) for slot in self.slots]
 
     @property
     def index(self) -> NDArray[np.int64]:

@@ -89,9 +89,9 @@ class MarginalPacer(Pacer):
 
     def _meet(self, rows: RowView) -> None:
         """These rows decode now: what nodes cost depends on them."""
-        lengths = rows.column(rows.rows.committed_len)
+        read = sum(rows.numbers(rows.rows.arrays.committed))
         self._decoding = len(rows)
-        self._plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
+        self._plain = StepLoad(full_tokens=len(rows), full_kv=read, pairs=read)
 
     @property
     def plain_is_unknown(self) -> bool:
@@ -152,7 +152,7 @@ class MarginalPacer(Pacer):
         node, position = node_prices(self._costs)
         if self._padding is None:
             return Market(self._decoding, start, plain, node, position)
-        nodes = sum(rows.column(rows.rows.draft_len))
+        nodes = sum(rows.numbers(rows.rows.arrays.counts))
         return Market(self._decoding, start, plain, node, position, self._padding.seconds(self._plain, nodes))
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:

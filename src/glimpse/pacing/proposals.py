@@ -90,9 +90,11 @@ class Proposals:
     @classmethod
     def room_for(cls, rows: RowView) -> Proposals:
         """What `look` fills for the drafts that stand in these rows."""
-        count = sum(rows.column(rows.rows.draft_len))
-        tokens, parents, source, depth = np.empty((4, count), np.int64)
-        nodes = Proposal(tokens, parents, np.empty(count, np.float64), source, depth)
+        count = sum(rows.numbers(rows.rows.arrays.counts))
+        nodes = Proposal(
+            np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count), np.empty(count, np.int64),
+            np.empty(count, np.int64),
+        )  # fmt: skip
         return cls(nodes, np.empty(len(rows), np.int64))
 
     @classmethod

@@ -169,8 +169,6 @@ class DeviceSettler:
         begun = time.perf_counter()
         launched.arrived.wait()
         self.waited = time.perf_counter() - begun
-        if self._trees and launched.trees:
-            self._trees.arrived(launched.trees)
         if self.watch is not None:
             for seen in steps_of(launched, trusted=self._trusts):
                 self.watch(seen)
@@ -210,6 +208,8 @@ class DeviceSettler:
         letter, rows = launched.letter, len(launched.seats)
         counts, judged = letter.counts[:rows].tolist(), letter.judged[:rows].tolist()
         committed, broken = letter.committed[:rows, : max(counts)].tolist(), letter.broken[:rows].tolist()
+        if self._trees and launched.trees:
+            self._trees.arrived(launched.trees, max(counts) - 1)
         for row, seat in enumerate(launched.seats):
             if seat.request.finished:
                 continue

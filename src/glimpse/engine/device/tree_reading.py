@@ -15,9 +15,11 @@ class TreeReader:
     def __init__(self, trees: TreeState, rows: Rows) -> None:
         self._trees, self._branching = trees, rows.branching
         self._successors: list[AnySuccessors] = []
+        self._paths: list[list[int]] = []
 
-    def arrived(self, move: TreeMove) -> None:
-        """The step has ended."""
+    def arrived(self, move: TreeMove, most: int) -> None:
+        """The step has ended; it accepted at most `most` nodes of a row."""
+        self._paths = self._trees.paths_of(len(move.drafted), most)
         if not self._trees.recycles:
             return
         found, begin = self._trees.successors(len(move.fed)), 0
@@ -29,7 +31,7 @@ class TreeReader:
 
     def outcome(self, row: int, slot: int, drafted: int, accepted: int, tokens: list[int]) -> Outcome:
         """The outcome of device row `row`, with path and successors."""
-        path = self._trees.path(row, accepted) if slot in self._branching else None
+        path = self._paths[row][:accepted] if slot in self._branching else None
         return Outcome(
             slot, drafted, accepted, tokens, path=path,
             successors=self._successors[row] if self._trees.recycles else None,

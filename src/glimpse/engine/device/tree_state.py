@@ -70,10 +70,11 @@ class TreeState:
         own, theirs = self._used(used)
         own.copy_(theirs, non_blocking=True)
 
-    def path(self, row: int, accepted: int) -> list[int]:
-        """The accepted nodes of a row, of the step that was sent last."""
-        queries: list[int] = (self._paths_host[row, 1 : accepted + 1] - 1).tolist()
-        return queries
+    def paths_of(self, rows: int, most: int) -> list[list[int]]:
+        """The accepted nodes of each of the first rows, of the step that was sent last, at most `most` of each; behind
+        a row's own stands what nobody reads."""
+        nodes: list[list[int]] = (self._paths_host[:rows, 1 : most + 1] - 1).tolist()
+        return nodes
 
     def successors(self, tokens: int) -> NDArray[np.int32]:
         """[tokens, 16]: as `likely`, after each of the step's tokens; a copy."""
