@@ -40,7 +40,8 @@ PLAIN_FIRST = 2
 @dataclass(slots=True)
 class _RowState:
     trust: Trust = field(default_factory=Trust)
-    proposal: Proposal | None = None
+    proposed: tuple[Proposal, int, int] | None = None
+    """The draft that is to be judged: where it begins and ends among the nodes of several rows."""
 
 
 class MarginalPacer(Pacer):
@@ -127,7 +128,7 @@ class MarginalPacer(Pacer):
 
     def expect(self, slot: int, proposal: Proposal) -> None:
         """A row's next draft was made elsewhere; it is judged when the text is known."""
-        self._states[slot].proposal = proposal
+        self._states[slot].proposed = proposal, 0, len(proposal.tokens)
 
     def trust_of(self, slot: int) -> Trust:
         """What was learned of a row's nodes."""
@@ -159,9 +160,9 @@ class MarginalPacer(Pacer):
         """Judges what was proposed by what was committed."""
         for outcome in outcomes:
             state = self._states[outcome.slot]
-            if state.proposal is not None:
-                state.trust.learn(state.proposal, outcome.tokens)
-            state.proposal = None
+            if state.proposed is not None:
+                state.trust.learn_part(*state.proposed, outcome.tokens)
+            state.proposed = None
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""
@@ -180,8 +181,10 @@ class MarginalPacer(Pacer):
         return [self._states[slot].trust for slot in rows.slots]
 
     def _expect(self, rows: RowView, proposals: Proposals) -> None:
-        for slot, proposal in zip(rows.slots, proposals.each(), strict=True):
-            self._states[slot].proposal = proposal
+        begin = 0
+        for slot, end in zip(rows.slots, proposals.ends.tolist(), strict=True):
+            self._states[slot].proposed = proposals.nodes, begin, end
+            begin = end
 
     def _seconds(self) -> tuple[float, float]:
         """Of the step that nodes are added to, and of the same step without any; the host has been waited for in

@@ -204,8 +204,12 @@ class Trust:
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
         """Judges the children of the last committed token and of every node that the text ran through."""
-        facts = (proposal.tokens, proposal.parents, proposal.source, proposal.depth, proposal.said)
-        _judge(*facts, np.array(committed, np.int64), self._right, self._said)
+        self.learn_part(proposal, 0, len(proposal.tokens), committed)
+
+    def learn_part(self, nodes: Proposal, begin: int, end: int, committed: list[int]) -> None:
+        """As `learn`, of the proposal that lies from `begin` to `end` among several."""
+        facts = (nodes.tokens, nodes.parents, nodes.source, nodes.depth, nodes.said)
+        _judge(*facts, begin, end, np.array(committed, np.int64), self._right, self._said)
 
 
 def believed(trusts: Sequence[Trust], proposals: Proposals) -> Floats:
@@ -240,13 +244,15 @@ def trusted(sources: Ints, depths: Ints, said: Floats, ends: Ints, seen: Floats,
 
 @compiled
 def _judge(
-    tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, committed: Ints, right: Floats, told: Floats
-) -> None:
-    """Adds to the averages what became of the nodes that the committed text passed by or ran through."""
+    tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, begin: int, end: int, committed: Ints,
+    right: Floats, told: Floats,
+) -> None:  # fmt: skip
+    """Adds to the averages what became of the nodes, from `begin` to `end`, that the committed text passed by or ran
+    through."""
     at = -1
     for token in committed:
         faded, after = np.zeros(right.shape, np.bool_), -2
-        for node in range(len(parents)):
+        for node in range(begin, end):
             if parents[node] != at:
                 continue
             cell = _cell(sources[node], depths[node], said[node])
@@ -257,7 +263,7 @@ def _judge(
             told[cell] += said[node]
             if tokens[node] == token:
                 right[cell] += 1
-                after = node
+                after = node - begin
         if after < 0:
             return
         at = after
