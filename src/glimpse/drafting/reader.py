@@ -103,16 +103,16 @@ def trees_of(
 
     No step reads more than `AT_ONCE` tokens; rows that have more to read draft nothing yet (`unread`).
     """
-    left, trees, own = AT_ONCE, list[Tree](), rows.rows.arrays
-    for slot, depth, length in zip(rows.slots, room, rows.numbers(own.committed), strict=True):
+    left, trees, tokens = AT_ONCE, list[Tree](), rows.rows.tokens.numpy()
+    for slot, depth, length in zip(rows.slots, room, rows.column(rows.rows.committed_len), strict=True):
         reader = readers[slot]
         if reader.position < length:
-            left -= reader.read(own.tokens[slot, :length], left)
+            left -= reader.read(tokens[slot, :length], left)
         trees.append(reader.propose(budget, depth) if reader.position == length else EMPTY)
     return trees
 
 
 def unread(readers: Mapping[int, LateReader[Source]], rows: RowView) -> set[int]:
     """The slots of those rows whose text has not been read to its end."""
-    lengths = rows.numbers(rows.rows.arrays.committed)
+    lengths = rows.column(rows.rows.committed_len)
     return {slot for slot, length in zip(rows.slots, lengths, strict=True) if readers[slot].position < length}
