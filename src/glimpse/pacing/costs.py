@@ -161,7 +161,7 @@ class StepCosts:
         self._scale = 1.0
         """Of the steps seen, over what was predicted before any."""
         self._since, self.observed = 0, 0
-        """Steps seen since the fit, and in all: while there are no more, all prices but the waits stay what they are."""
+        """Steps seen since the fit, and in all: while there are no more, all prices but the waits stay."""
         self._running: deque[float] = deque(maxlen=self.RUNNING)
         self._waits: deque[float] = deque(maxlen=self.WAITS)
 
