@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from glimpse.cache.rows import RowView
+from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.entropy import EntropyPacer
 from glimpse.pacing.fixed import FixedPacer
 from glimpse.pacing.libraspec import LibraSpecChainPacer, LibraSpecPacer
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, PaceContext, Pacer
-from glimpse.pacing.proposals import Floats, Proposals
+from glimpse.pacing.proposals import Floats
 from glimpse.pacing.reliability import Reliability
 
 Make = Callable[[PaceContext], Pacer]
@@ -63,10 +64,10 @@ class FirstOf(FixedPacer):
 
 
 class Untaught(MarginalPacer):
-    """Believes what drafters say."""
+    """Believes what drafters say (between `proposals.LEAST` and `proposals.SUREST`)."""
 
-    def chances(self, slots: Sequence[int], proposals: Proposals) -> Floats:
-        return np.minimum(proposals.nodes.said, 0.98)
+    def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
+        """Learns nothing."""
 
 
 class UntaughtPaper(Untaught, LibraSpecPacer):

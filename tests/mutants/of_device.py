@@ -72,8 +72,8 @@ MUTANTS = (
     ),
     Mutant(
         "device: letters of other rows", "the host takes a row's tokens from the row before it",
-        "glimpse.engine.device.settle:DeviceSettler._commit", "letter.committed[row, :count]",
-        "letter.committed[row - 1, :count]",
+        "glimpse.engine.device.settle:DeviceSettler._commit", "committed[row][: counts[row]]",
+        "committed[row - 1][: counts[row]]",
         "engine/device/test_letters.py::test_every_request_gets_its_own_rows_tokens",
     ),
 )  # fmt: skip

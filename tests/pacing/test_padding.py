@@ -130,3 +130,35 @@ def test_sizes_are_asked_for_once():
     padding.seconds(PLAIN, 10)
     assert len(asked) == before
     assert np.isfinite(padding.seconds(PLAIN, 20)).all()
+
+
+@pytest.mark.parametrize("each", [1.0, 2.5])
+def test_what_is_remembered_is_what_would_be_found_anew(each):
+    """For other rows, lengths and nodes, and once another step has been seen; prepared or not."""
+    costs, draw = priced(1e-5), np.random.default_rng(1)
+    ran(costs, 1, STEP)
+    kept = Padding(costs, fours)
+    for _ in range(60):
+        tokens = int(draw.integers(1, 40))
+        ran(costs, tokens, STEP + tokens * TOKEN * draw.uniform(0.5, 2), times=int(draw.integers(0, 3)))
+        rows, nodes = int(draw.integers(1, 4)), int(draw.integers(0, 30))
+        plain = replace(PLAIN, full_tokens=rows, full_kv=LENGTH + int(draw.integers(0, 200)))
+        if draw.random() < 0.5:
+            kept.prepare(plain)
+        anew = Padding(costs, fours)
+        np.testing.assert_allclose(kept.seconds(plain, nodes, each), anew.seconds(plain, nodes, each), atol=1e-12)
+
+
+def test_prices_are_prepared_while_nothing_waits():
+    """What `trim` then asks for is known: no step's kind is looked up again."""
+    made = pacer(0.01, padded=fours)
+    made.prepare()
+    rows_with(made, tree(5))
+    made._padding.seconds(made._plain, 5)
+    made.prepare()
+    before = made._padding._known
+    made._padding.seconds(made._plain, 3)
+    assert made._padding._known is before
+    ran(made._costs, 4, STEP)
+    made.prepare()
+    assert made._padding._known is not before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -16,36 +17,57 @@ LEAST = 1e-9
 """A node's chance is taken for no less, so that the running product goes on after it."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """The arrays of `Rows` as the host's loops take them: of the same memory, as each look at a tensor takes a
+    microsecond, and a device may wait for it."""
+
+    tokens: NDArray[np.int64]
+    committed: NDArray[np.int64]
+    limit: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    """[R]: `Rows.draft_len`."""
+    parents: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+    source: NDArray[np.uint8]
+
+
 class Rows:
-    """One slot per running request; arrays over slots, on one device.
+    """One slot per running request; arrays over slots, on the host.
 
     `tokens` [R, width] holds prompt, committed output and, behind `committed_len`, the nodes of the draft, each after
     its parent. Keys and values below `verified_len` were computed under full attention and are final;
     `verified_len <= committed_len` always.
     """
 
-    def __init__(self, slots: int, width: int, drafts: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, slots: int, width: int, drafts: int) -> None:
         """`width` tokens fit a row, drafts included; a draft has at most `drafts` nodes."""
 
         def integers() -> Tensor:
-            return torch.zeros(slots, dtype=torch.int64, device=device)
+            return torch.zeros(slots, dtype=torch.int64)
 
         self.capacity, self.width, self.max_draft = slots, width, drafts
-        self.tokens = torch.zeros(slots, width, dtype=torch.int64, device=device)
+        self.tokens = torch.zeros(slots, width, dtype=torch.int64)
         self.prompt_len, self.committed_len, self.verified_len = integers(), integers(), integers()
         self.draft_len, self.limit = integers(), integers()
-        self.draft_entropy = torch.zeros(slots, drafts, device=device)
-        self.draft_confidence = torch.zeros(slots, drafts, device=device)
+        self.draft_entropy = torch.zeros(slots, drafts)
+        self.draft_confidence = torch.zeros(slots, drafts)
         """[R, drafts]: the running product up to node i is the drafter's own chance that the text runs through node i:
         of a chain, the chance of each token after the ones before it."""
-        self.draft_source = torch.zeros(slots, drafts, dtype=torch.uint8, device=device)
+        self.draft_source = torch.zeros(slots, drafts, dtype=torch.uint8)
         """[R, drafts]: which of the drafter's sources made each node of a draft handed over whole."""
-        self._chain = torch.arange(-1, drafts - 1, device=device)
+        self._chain = torch.arange(-1, drafts - 1)
         self.draft_parents = self._chain.repeat(slots, 1)
         """[R, drafts] int64: the parent of each draft node (-1: the last committed token); those of a chain at rest."""
         self.branching: set[int] = set()
         """Slots whose draft is a tree; all others' are chains."""
         self.sequences: list[Sequence | None] = [None] * slots
+        self.arrays = RowArrays(
+            self.tokens.numpy(), self.committed_len.numpy(), self.limit.numpy(), self.draft_len.numpy(),
+            self.draft_parents.numpy(), self.draft_confidence.numpy(), self.draft_entropy.numpy(),
+            self.draft_source.numpy(),
+        )  # fmt: skip
 
     def open(
         self, slot: int, prompt: SequenceOf[int] | NDArray[np.int64], sequence: Sequence, limit: int,
@@ -147,6 +169,12 @@ def _ratios(parents: list[int], confidence: list[float]) -> Tensor:
     return torch.tensor(ratios)
 
 
+@lru_cache(64)
+def _index(slots: tuple[int, ...]) -> NDArray[np.int64]:
+    """Kept: a batch asks for it several times a step, and a device waits."""
+    return np.array(slots, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class RowView:
     """Some rows, in the order of `slots`; what a component is handed."""
@@ -166,9 +194,18 @@ class RowView:
         return RowView(self.rows, (slot,))
 
     def column(self, array: Tensor) -> list[int]:
-        """The rows' entries of one of the integer arrays, on the host."""
-        values: list[int] = array[list(self.slots)].tolist()
-        return values
+        """The rows' entries of one of the integer arrays."""
+        return self.numbers(array.numpy())
+
+    def numbers(self, array: NDArray[np.int64]) -> list[int]:
+        """The rows' entries of an array [R] of integers, such as `RowArrays` has."""
+        # A tensor takes ten times as long to pick a few numbers, an array three times as long to pick a few at once.
+        return [array.item(slot) for slot in self.slots]
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """[R]: the slots, for loops over arrays; not to be written to."""
+        return _index(self.slots)
 
     def history(self, slot: int) -> Tensor:
         """[committed_len] int64: prompt and committed output of one row (a view)."""

@@ -10,9 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from numpy.typing import NDArray
 
 from glimpse.attention.plan import RowSpec
 from glimpse.cache.rows import RowView
@@ -20,7 +17,7 @@ from glimpse.drafting import DRAFTERS
 from glimpse.drafting.auto_graphs import auto_on_graphs
 from glimpse.drafting.block.contract import BlockHead
 from glimpse.drafting.block.drafter import BlockDrafter, FlexDrafter
-from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
 from glimpse.drafting.racer.drafter import RacerSource
 from glimpse.drafting.reader import Reader
 from glimpse.drafting.sparse import SparseDrafter
@@ -192,7 +189,7 @@ class AutoDrafter(Drafter):
             row = self._rows[outcome.slot]
             if outcome.successors is not None:
                 for source in self._recyclers(row):
-                    source.recycle(*_facts(outcome.successors))
+                    source.recycle(outcome.successors)
             if row.choice in row.readers:
                 reader = row.readers[row.choice]
                 reader.source.learn(outcome.tokens)
@@ -231,7 +228,3 @@ def _compile(context: DraftContext) -> None:
     """Compiles the loops of all sources where they are not kept from an earlier use."""
     for name in makers():
         DRAFTERS.get(name).build(context)
-
-
-def _facts(successors: Successors) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    return successors.tokens.numpy(), successors.likeliest.numpy(), successors.chances.numpy()

@@ -15,6 +15,7 @@ from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
+from glimpse.drafting.packed import AnySuccessors, SuccessorBook
 from glimpse.errors import GlimpseError
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Successors:
     chances: Tensor
     """[n, 8] float32: their probabilities; 0 where the logits were not finite."""
 
+    def enter(self, book: SuccessorBook) -> None:
+        """Writes them into a book."""
+        book.write(self.tokens.numpy(), self.likeliest.numpy(), self.chances.numpy())
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -76,7 +81,7 @@ class Outcome:
     """[layers, kv_heads, queries, length]: attention weights of the verified queries that were kept, oldest first."""
     path: Sequence[int] | None = None
     """The nodes that were accepted and kept, counted within the row; None: the first `accepted` ones (a chain)."""
-    successors: Successors | None = None
+    successors: AnySuccessors | None = None
     """For a drafter that `wants_successors`."""
     hidden: Tensor | None = None
     """[1 + accepted, hidden], more at a prompt's end: final hidden states of the tokens read and kept, for a

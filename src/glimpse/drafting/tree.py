@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -99,15 +99,20 @@ def nodes_each(budget: int, rows: int, *, priced: bool) -> int:
     return min(budget, max(EACH, TOGETHER // max(1, rows))) if priced else budget
 
 
+_ROOT = np.ones(1, np.float32)
+
+
 def draft_of(trees: Sequence[Tree]) -> Draft:
     """The rows' trees as one draft; a node's confidence is its probability once its parent is accepted."""
-    offsets = tuple(accumulate((len(tree) for tree in trees), initial=0))
+    offsets = tuple(accumulate(map(len, trees), initial=0))
     laid = trees or [EMPTY]
-    tokens, parents, reach, source = (
-        np.concatenate([getattr(tree, name) for tree in laid]) for name in ("tokens", "parents", "reach", "source")
-    )
-    row_begins = np.repeat(np.array(offsets[:-1], np.int64), np.diff(offsets))
-    above = np.where(parents < 0, np.float32(1), reach[np.maximum(parents, 0) + row_begins])
+    tokens, parents = _joined([tree.tokens for tree in laid]), _joined([tree.parents for tree in laid])
+    reach, source = _joined([tree.reach for tree in laid]), _joined([tree.source for tree in laid])
+    # Place 0 is the last committed token of any row.
+    places = parents + 1
+    if len(trees) > 1:
+        places += np.where(parents < 0, 0, np.repeat(offsets[:-1], [len(tree) for tree in trees]))
+    above = np.concatenate((_ROOT, reach))[places]
     return Draft(
         tokens=torch.from_numpy(tokens),
         parents=torch.from_numpy(parents),
@@ -115,3 +120,7 @@ def draft_of(trees: Sequence[Tree]) -> Draft:
         confidence=torch.from_numpy(reach / above),
         source=torch.from_numpy(source),
     )
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -26,8 +26,8 @@ from glimpse.pacing.auto_lookout import Lookout
 from glimpse.pacing.auto_row import AutoRow
 from glimpse.pacing.auto_shadow import Market, Score, Shadow
 from glimpse.pacing.costs import StepLoad
+from glimpse.pacing.cutting import rehearse
 from glimpse.pacing.entropy import EntropyPacer
-from glimpse.pacing.keeping import rehearse
 from glimpse.pacing.marginal import MarginalPacer
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.speculation import Choice

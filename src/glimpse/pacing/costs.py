@@ -160,8 +160,8 @@ class StepCosts:
         self._fit: np.ndarray | None = self._start
         self._scale = 1.0
         """Of the steps seen, over what was predicted before any."""
-        self._since = 0
-        """Steps seen since the fit."""
+        self._since, self.observed = 0, 0
+        """Steps seen since the fit, and in all: while there are no more, all prices but the waits stay."""
         self._running: deque[float] = deque(maxlen=self.RUNNING)
         self._waits: deque[float] = deque(maxlen=self.WAITS)
 
@@ -193,7 +193,7 @@ class StepCosts:
         known, features = len(kind.seconds) == kind.seconds.maxlen, load.features()
         kind.add(features, seconds)
         self._running.append(float(_rows_of(features)))
-        self._since += 1
+        self._since, self.observed = self._since + 1, self.observed + 1
         if not known or self._since >= self.REFIT:
             self._fit = None
 

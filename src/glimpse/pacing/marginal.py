@@ -17,7 +17,6 @@ law and noise alone (`coupled`, `matched`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,12 +26,12 @@ from glimpse.drafting.drafter import Outcome
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
-from glimpse.pacing.keeping import keep_nodes, rehearse
+from glimpse.pacing.cutting import Market, cut, rehearse
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
 from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
 from glimpse.pacing.spine import SpinePacer
-from glimpse.pacing.worth import StepPrices, token_prices, worthwhile
+from glimpse.pacing.worth import StepPrices, node_prices, token_prices
 
 PLAIN_FIRST = 2
 """Plain steps of a kind that are run before the first draft; they write text like any other."""
@@ -41,7 +40,8 @@ PLAIN_FIRST = 2
 @dataclass(slots=True)
 class _RowState:
     trust: Trust = field(default_factory=Trust)
-    proposal: Proposal | None = None
+    proposed: tuple[Proposal, int, int] | None = None
+    """The draft that is to be judged: where it begins and ends among the nodes of several rows."""
 
 
 class MarginalPacer(Pacer):
@@ -77,6 +77,11 @@ class MarginalPacer(Pacer):
         for slot in rows.slots:
             self._states[slot] = _RowState()
 
+    def prepare(self) -> None:
+        """Works out what padding costs."""
+        if self._padding is not None:
+            self._padding.prepare(self._plain)
+
     def decide(self, rows: RowView, room: list[int]) -> Decisions:
         """Everyone drafts, which costs next to nothing; `trim` decides."""
         self._meet(rows)
@@ -85,9 +90,9 @@ class MarginalPacer(Pacer):
 
     def _meet(self, rows: RowView) -> None:
         """These rows decode now: what nodes cost depends on them."""
-        lengths = rows.column(rows.rows.committed_len)
+        read = sum(rows.numbers(rows.rows.arrays.committed))
         self._decoding = len(rows)
-        self._plain = StepLoad(full_tokens=len(rows), full_kv=sum(lengths), pairs=sum(lengths))
+        self._plain = StepLoad(full_tokens=len(rows), full_kv=read, pairs=read)
 
     @property
     def plain_is_unknown(self) -> bool:
@@ -123,7 +128,7 @@ class MarginalPacer(Pacer):
 
     def expect(self, slot: int, proposal: Proposal) -> None:
         """A row's next draft was made elsewhere; it is judged when the text is known."""
-        self._states[slot].proposal = proposal
+        self._states[slot].proposed = proposal, 0, len(proposal.tokens)
 
     def trust_of(self, slot: int) -> Trust:
         """What was learned of a row's nodes."""
@@ -135,24 +140,29 @@ class MarginalPacer(Pacer):
 
     def trim(self, rows: RowView) -> list[int]:
         """Moves the nodes worth verifying to the front of each row's draft; how many they are."""
-        gains = self._gains(rows)
         if self.plain_is_unknown:
+            self._expect(rows, Proposals.of(rows))
             return [0] * len(rows)
-        prices = token_prices(self._costs, rows.column(rows.rows.committed_len))
-        nodes = sum(map(len, gains))
-        extra = None if self._padding is None else self._padding.seconds(self._plain, nodes)
-        worth = worthwhile(gains, prices, self._decoding, self._seconds(), extra)
-        trees = [slot in rows.rows.branching for slot in rows.slots]
-        keep_nodes(rows.pick(trees), [kept for kept, tree in zip(worth, trees, strict=True) if tree])
-        return [len(kept) for kept in worth]
+        found, sizes = cut(rows, self._trusts(rows), self._market(rows))
+        self._expect(rows, found)
+        return sizes
+
+    def _market(self, rows: RowView) -> Market:
+        """What nodes of these rows' drafts cost."""
+        start, plain = self._seconds()
+        node, position = node_prices(self._costs)
+        if self._padding is None:
+            return Market(self._decoding, start, plain, node, position)
+        nodes = sum(rows.numbers(rows.rows.arrays.counts))
+        return Market(self._decoding, start, plain, node, position, self._padding.seconds(self._plain, nodes))
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Judges what was proposed by what was committed."""
         for outcome in outcomes:
             state = self._states[outcome.slot]
-            if state.proposal is not None:
-                state.trust.learn(state.proposal, outcome.tokens)
-            state.proposal = None
+            if state.proposed is not None:
+                state.trust.learn_part(*state.proposed, outcome.tokens)
+            state.proposed = None
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""
@@ -162,23 +172,19 @@ class MarginalPacer(Pacer):
     def proposed(self, rows: RowView, slot: int) -> tuple[Proposal, Floats]:
         """The draft that stands in a row, which is judged when the text is known; and the chance [n] of each of its
         nodes, given that its parent is accepted."""
-        found, chances = self._looked_at(rows.rows_of(slot))
-        return found.nodes, chances
+        view = rows.rows_of(slot)
+        found = Proposals.of(view)
+        self._expect(view, found)
+        return found.nodes, believed(self._trusts(view), found)
 
-    def chances(self, slots: Sequence[int], proposals: Proposals) -> Floats:
-        """[nodes]: P(a node of these rows' drafts is accepted, given that its parent is)."""
-        return believed([self._states[slot].trust for slot in slots], proposals)
+    def _trusts(self, rows: RowView) -> list[Trust]:
+        return [self._states[slot].trust for slot in rows.slots]
 
-    def _looked_at(self, rows: RowView) -> tuple[Proposals, Floats]:
-        found = Proposals.of(rows)
-        for slot, proposal in zip(rows.slots, found.each(), strict=True):
-            self._states[slot].proposal = proposal
-        return found, self.chances(rows.slots, found)
-
-    def _gains(self, rows: RowView) -> list[Floats]:
-        """Of each row [n]: P(the text runs through each node)."""
-        found, chances = self._looked_at(rows)
-        return found.split(found.along(chances))
+    def _expect(self, rows: RowView, proposals: Proposals) -> None:
+        begin = 0
+        for slot, end in zip(rows.slots, proposals.ends.tolist(), strict=True):
+            self._states[slot].proposed = proposals.nodes, begin, end
+            begin = end
 
     def _seconds(self) -> tuple[float, float]:
         """Of the step that nodes are added to, and of the same step without any; the host has been waited for in

@@ -130,6 +130,10 @@ class Pacer(Protocol):
         """A pacer for an engine. Raises GlimpseError where nobody wrote one."""
         raise GlimpseError(f"the pacer {cls.__name__} has no build(context)")
 
+    def prepare(self) -> None:
+        """Nothing waits now: what the next decisions are made by may be worked out."""
+        return
+
     def attach(self, drafter: Drafter) -> None:
         """Is given the drafter whose rows it paces, once that is built."""
         return

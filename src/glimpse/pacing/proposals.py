@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take three times as long to make, and a batch makes some every step
 class Proposal:
     """The n nodes of one row's draft, parents before children."""
 
@@ -66,7 +66,7 @@ class Proposal:
         return Proposals.alone(self).along(chances)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Proposals:
     """The drafts of R rows, one after the other: what a batch pays for a look at them is one call."""
 
@@ -78,16 +78,24 @@ class Proposals:
     @classmethod
     def of(cls, rows: RowView) -> Proposals:
         """The drafts that stand in these rows."""
-        own, slots = rows.rows, np.array(rows.slots, np.int64)
-        ends = np.cumsum(own.draft_len.numpy()[slots])
-        count = int(ends[-1]) if len(ends) else 0
-        tokens, parents, source, depth = np.empty((4, count), np.int64)
-        said = np.empty(count, np.float64)
-        _look(
-            slots, own.committed_len.numpy()[slots], ends, own.tokens.numpy(), own.draft_parents.numpy(),
-            own.draft_confidence.numpy(), own.draft_source.numpy(), tokens, parents, said, source, depth,
+        own, slots = rows.rows.arrays, rows.index
+        found = cls.room_for(rows)
+        nodes = found.nodes
+        look(
+            slots, own.committed, own.counts, own.tokens, own.parents, own.confidence, own.source, found.ends,
+            nodes.tokens, nodes.parents, nodes.said, nodes.source, nodes.depth,
         )  # fmt: skip
-        return cls(Proposal(tokens, parents, said, source, depth), ends)
+        return found
+
+    @classmethod
+    def room_for(cls, rows: RowView) -> Proposals:
+        """What `look` fills for the drafts that stand in these rows."""
+        count = sum(rows.numbers(rows.rows.arrays.counts))
+        nodes = Proposal(
+            np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count), np.empty(count, np.int64),
+            np.empty(count, np.int64),
+        )  # fmt: skip
+        return cls(nodes, np.empty(len(rows), np.int64))
 
     @classmethod
     def alone(cls, proposal: Proposal) -> Proposals:
@@ -97,7 +105,7 @@ class Proposals:
     def along(self, chances: Floats) -> Floats:
         """[nodes]: the product of `chances` [nodes] from each row's root to the node."""
         reach = chances.copy()
-        _multiply(self.nodes.parents, self.ends, reach)
+        multiply(self.nodes.parents, self.ends, reach)
         return reach
 
     def split(self, values: Floats) -> list[Floats]:
@@ -123,28 +131,35 @@ def _look_back(parents: Ints, reach: NDArray[np.float32], said: Floats, depth: I
 
 
 @compiled
-def _look(
-    slots: Ints, lengths: Ints, ends: Ints, texts: Ints, above: Ints, ratios: NDArray[np.float32],
-    sources: NDArray[np.uint8], tokens: Ints, parents: Ints, said: Floats, source: Ints, depth: Ints,
+def look(
+    slots: Ints, lengths: Ints, counts: Ints, texts: Ints, above: Ints, ratios: NDArray[np.float32],
+    sources: NDArray[np.uint8], ends: Ints, tokens: Ints, parents: Ints, said: Floats, source: Ints, depth: Ints,
 ) -> None:  # fmt: skip
-    """Copies the drafts that stand behind the rows' `lengths`, with each node's own probability and its depth; the
-    running product of `ratios` is the chance of its path."""
+    """Copies the drafts that stand behind the texts of the rows in `slots` [R], with each node's own probability and
+    its depth, and where each row's nodes end.
+
+    `lengths`, `counts` and what follows of `Rows` are by slot; the running product of `ratios` is the chance of a
+    node's path.
+    """
     begin = 0
     for row in range(len(slots)):
-        slot, reach, product = slots[row], np.empty(ends[row] - begin), 1.0
-        for node in range(ends[row] - begin):
+        slot, product = slots[row], 1.0
+        count, length = counts[slot], lengths[slot]
+        reach = np.empty(count)
+        for node in range(count):
             at, parent = begin + node, above[slot, node]
             product *= ratios[slot, node]
             before = 1.0 if parent < 0 else reach[parent]
             reach[node] = product
-            tokens[at], parents[at] = texts[slot, lengths[row] + node], parent
+            tokens[at], parents[at] = texts[slot, length + node], parent
             said[at], source[at] = product / max(before, 1e-12), sources[slot, node]
             depth[at] = 1 if parent < 0 else depth[begin + parent] + 1
-        begin = ends[row]
+        begin += count
+        ends[row] = begin
 
 
 @compiled
-def _multiply(parents: Ints, ends: Ints, reach: Floats) -> None:
+def multiply(parents: Ints, ends: Ints, reach: Floats) -> None:
     """Multiplies each entry by its parent's, a place among its row's."""
     begin = 0
     for end in ends:
@@ -173,8 +188,9 @@ class Trust:
     """
 
     def __init__(self) -> None:
-        shape = (SOURCES, DEPTHS, len(SURENESS) + 1)
-        self._right, self._said = np.zeros(shape), np.zeros(shape)
+        self.seen = np.zeros((2, SOURCES, DEPTHS, len(SURENESS) + 1))
+        """[2, ...]: nodes of each cell that were right, and how many were to be."""
+        self._right, self._said = self.seen
 
     def chances(self, proposal: Proposal) -> Floats:
         """[n]: P(a node is accepted, given that its parent is)."""
@@ -188,15 +204,18 @@ class Trust:
 
     def learn(self, proposal: Proposal, committed: list[int]) -> None:
         """Judges the children of the last committed token and of every node that the text ran through."""
-        facts = (proposal.tokens, proposal.parents, proposal.source, proposal.depth, proposal.said)
-        _judge(*facts, np.array(committed, np.int64), self._right, self._said)
+        self.learn_part(proposal, 0, len(proposal.tokens), committed)
+
+    def learn_part(self, nodes: Proposal, begin: int, end: int, committed: list[int]) -> None:
+        """As `learn`, of the proposal that lies from `begin` to `end` among several."""
+        facts = (nodes.tokens, nodes.parents, nodes.source, nodes.depth, nodes.said)
+        _judge(*facts, begin, end, np.array(committed, np.int64), self._right, self._said)
 
 
 def believed(trusts: Sequence[Trust], proposals: Proposals) -> Floats:
     """[nodes]: P(a node is accepted, given that its parent is), by what is known of each row."""
     nodes, found = proposals.nodes, np.empty(len(proposals.nodes.said))
-    right, told = np.array([trust._right for trust in trusts]), np.array([trust._said for trust in trusts])
-    _trusted(nodes.source, nodes.depth, nodes.said, proposals.ends, right, told, found)
+    trusted(nodes.source, nodes.depth, nodes.said, proposals.ends, np.array([trust.seen for trust in trusts]), found)
     return found
 
 
@@ -210,29 +229,30 @@ def _cell(source: int, depth: int, said: float) -> tuple[int, int, int]:
 
 
 @compiled
-def _trusted(
-    sources: Ints, depths: Ints, said: Floats, ends: Ints, right: Floats, told: Floats, found: Floats
-) -> None:  # fmt: skip
-    """Writes what `said` [nodes] is worth, by the averages `right` and `told` [R, ...] of each cell."""
+def trusted(sources: Ints, depths: Ints, said: Floats, ends: Ints, seen: Floats, found: Floats) -> None:
+    """Writes what `said` [nodes] is worth, by what was `seen` [R, 2, ...] of each row (`Trust`)."""
     begin = 0
     for row in range(len(ends)):
+        right, told = seen[row, 0], seen[row, 1]
         for node in range(begin, ends[row]):
             source, depth, sure = _cell(sources[node], depths[node], said[node])
-            together = (right[row, source, depth].sum() + PRIOR) / (told[row, source, depth].sum() + PRIOR)
-            ratio = (right[row, source, depth, sure] + PRIOR * together) / (told[row, source, depth, sure] + PRIOR)
+            together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
+            ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
             found[node] = min(max(said[node], LEAST) * ratio, SUREST)
         begin = ends[row]
 
 
 @compiled
 def _judge(
-    tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, committed: Ints, right: Floats, told: Floats
-) -> None:
-    """Adds to the averages what became of the nodes that the committed text passed by or ran through."""
+    tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, begin: int, end: int, committed: Ints,
+    right: Floats, told: Floats,
+) -> None:  # fmt: skip
+    """Adds to the averages what became of the nodes, from `begin` to `end`, that the committed text passed by or ran
+    through."""
     at = -1
     for token in committed:
         faded, after = np.zeros(right.shape, np.bool_), -2
-        for node in range(len(parents)):
+        for node in range(begin, end):
             if parents[node] != at:
                 continue
             cell = _cell(sources[node], depths[node], said[node])
@@ -243,7 +263,7 @@ def _judge(
             told[cell] += said[node]
             if tokens[node] == token:
                 right[cell] += 1
-                after = node
+                after = node - begin
         if after < 0:
             return
         at = after

@@ -13,10 +13,17 @@ from glimpse.pacing.proposals import Floats, Ints
 _TOKEN, _READ, _PAIR = map(FEATURES.index, ("full_tokens", "full_kv", "pairs"))
 
 
+def node_prices(costs: StepCosts) -> tuple[float, float]:
+    """Seconds that one more token of a row without a text adds to a verification, and what each position that it reads
+    adds to that."""
+    seconds = costs.coefficients
+    return float(seconds[_TOKEN] + seconds[_READ]), float(seconds[_PAIR])
+
+
 def token_prices(costs: StepCosts, lengths: int | Sequence[int] | Ints) -> Floats:
     """[R]: seconds that one more token of rows of these lengths adds to a verification."""
-    seconds = costs.coefficients
-    return np.asarray(seconds[_TOKEN] + seconds[_READ] + seconds[_PAIR] * np.asarray(lengths, np.float64))
+    token, position = node_prices(costs)
+    return np.asarray(token + position * np.asarray(lengths, np.float64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glimpse.drafting.drafter import Successors
+from glimpse.drafting.packed import PackedSuccessors
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
@@ -187,3 +189,19 @@ def test_successors_that_are_not_distinct_do_no_harm():
     merged = merge([], table, 0, 96, 99)
     assert paths_of(merged)[:3] == [(1,), (2,), (3,)]
     assert len(merged) <= 96
+
+
+def test_lines_are_copied_as_they_are_written():
+    """What a device writes, ids and the bits of chances, and what tensors say of it; a table that grows meanwhile."""
+    draw = np.random.default_rng(3)
+    ids = draw.integers(0, 900, (6, WIDTH)).astype(np.int32)
+    chances = draw.random((6, WIDTH)).astype(np.float32)
+    packed = PackedSuccessors(np.array([7, 3, 700, 3, 0, 9]), np.concatenate([ids, chances.view(np.int32)], 1))
+    copied, written = SuccessorTable(), SuccessorTable()
+    packed.enter(copied)
+    Successors(packed.tokens, packed.likeliest, packed.chances).enter(written)
+    assert packed.likeliest.tolist() == ids.tolist()
+    assert packed.chances.numpy().tolist() == chances.tolist()
+    np.testing.assert_array_equal(copied.tokens, written.tokens)
+    np.testing.assert_array_equal(copied.chances, written.chances)
+    assert copied.tokens[3].tolist() == ids[3].tolist(), "the later of two"

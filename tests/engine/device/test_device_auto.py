@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.cuts import cut_to_likeliest
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from glimpse.drafting.auto import AutoDrafter
@@ -37,15 +38,11 @@ def as_on_a_gpu(monkeypatch):
         monkeypatch.setattr(f"glimpse.attention.triton.{module}.processors", lambda device: 4)
 
 
-def two_likeliest(gains, *_):
-    return [np.argsort(-own, kind="stable")[:2] for own in gains]
-
-
 @pytest.mark.parametrize(("store", "source"), [(None, "racer"), ("mine", "racer+suffix")])
 def test_trees_are_verified_on_the_device_from_the_first_step_on(llm, monkeypatch, store, source):
     """Nodes pay, whatever they take here; prompts' successors are told, so a text without repeats is drafted for."""
     monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
-    monkeypatch.setattr("glimpse.pacing.marginal.worthwhile", two_likeliest)
+    monkeypatch.setattr("glimpse.pacing.marginal.cut", cut_to_likeliest(2))
     first, other = prompts_of(llm, 6, 4)
     written = ids_of(llm.generate([first], greedy(5)))[0]
     prompts = [first + written + first, other]
@@ -117,7 +114,7 @@ def takes_turns(monkeypatch):
     monkeypatch.setattr("glimpse.pacing.in_step.InStep.look", look)
     monkeypatch.setattr("glimpse.pacing.fleet.FleetPacer._plain_is_unknown", lambda pacer, rows: False)
     monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
-    monkeypatch.setattr("glimpse.pacing.marginal.worthwhile", two_likeliest)
+    monkeypatch.setattr("glimpse.pacing.marginal.cut", cut_to_likeliest(2))
     monkeypatch.setattr("glimpse.pacing.fleet.FleetPacer.schedule", in_threes)
 
 

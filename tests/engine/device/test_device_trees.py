@@ -6,9 +6,9 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
+from tests.cuts import cut_to_likeliest
 from tests.doubles import RandomPacer, with_parts
 from tests.drafting.histories import rows_of
 from tests.trees import Spine, Trees
@@ -78,10 +78,6 @@ def said(outputs):
     return [(out.token_ids, out.text, out.finish_reason, out.stop_reason) for out in outputs]
 
 
-def four_likeliest(gains, *_):
-    return [np.argsort(-own, kind="stable")[:4] for own in gains]
-
-
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_text_is_plain_decodings(llm, name, monkeypatch):
     """Three requests over two rows, greedy and sampled: the first to end leaves its row to the last.
@@ -89,7 +85,7 @@ def test_the_text_is_plain_decodings(llm, name, monkeypatch):
     Of `marginal`, the four likeliest nodes pay, whatever they take here.
     """
     monkeypatch.setattr("glimpse.pacing.marginal.PLAIN_FIRST", 0)
-    monkeypatch.setattr("glimpse.pacing.marginal.worthwhile", four_likeliest)
+    monkeypatch.setattr("glimpse.pacing.marginal.cut", cut_to_likeliest(4))
     first, other, third = prompts_of(llm, 4, 2, 5)
     written = ids_of(llm.generate([first], greedy(4)))[0]
     prompts, params = [first + written + first, other, third], [greedy(4), *sampled(2, 2)]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,7 +61,7 @@ def trees_of(launcher: Launcher, rows: int, rng: random.Random) -> None:
         return
     most = rng.choice((0, 3, 8, 16, 63 if rows <= 8 else 20))
     drafted = tuple(rng.randint(0, most) for _ in range(rows))
-    launcher.trees(TreeMove(drafted, (1,) * rows, torch.zeros(1)))
+    launcher.trees(TreeMove(drafted, (1,) * rows, np.zeros(1, np.int64)))
 
 
 def whims_of(launcher: Launcher, rows: int, rng: random.Random) -> None:

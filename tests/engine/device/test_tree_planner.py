@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from tests.doubles import HostDrafter, RandomPacer
@@ -15,6 +16,7 @@ from glimpse.cache.pool import CacheShape, PagePool
 from glimpse.cache.rows import Rows
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.tree_planner import TreePlanner
+from glimpse.engine.device.tree_shapes import copy_out
 from glimpse.engine.draft_check import tree_depth
 from glimpse.engine.phases import PhasePlanner
 from glimpse.errors import GlimpseError
@@ -97,25 +99,43 @@ def test_the_rows_are_the_eager_planners(seed, pages):
     draft = tree_draft(*draw.sample([chain, some_tree(draw, 3, 3), some_tree(draw, MOST, 3)], 2))
     theirs, ours = batch(draft, pages), batch(draft, pages)
     PhasePlanner(theirs.rows, theirs.drafter, theirs.pacer, VOCAB).plan(dict.fromkeys(range(3)))
-    counts, depths = TreePlanner(ours.parts, MOST).plan(running(3), plain=False)
-    assert counts.tolist() == theirs.rows.draft_len.tolist()
+    counts = TreePlanner(ours.parts, MOST).plan(running(3), plain=False)
+    assert counts == theirs.rows.draft_len.tolist()
     assert ours.rows.branching == theirs.rows.branching
-    for slot, count in enumerate(counts.tolist()):
+    for slot, count in enumerate(counts):
         for name in ("draft_parents", "draft_confidence", "draft_source"):
             mine, right = (getattr(each.rows, name)[slot, :count] for each in (ours, theirs))
             torch.testing.assert_close(mine, right)
         assert torch.equal(ours.rows.tokens[slot], theirs.rows.tokens[slot])
-        assert depths[slot] == tree_depth(ours.rows.draft_parents[slot, :count].tolist())
         assert len(ours.rows.sequence(slot).pages) >= -(-(LENGTH + count) // 4)
 
 
 def test_a_plain_step_drops_what_is_there():
     made = batch(tree_draft([(1, -1), (2, -1)], [(3, -1)]))
     made.rows.put_draft(1, torch.tensor([5, 6]), torch.tensor([-1, -1]), torch.ones(2))
-    counts, depths = TreePlanner(made.parts, MOST).plan(running(3), plain=True)
-    assert counts.tolist() == depths.tolist() == [0, 0, 0]
+    assert TreePlanner(made.parts, MOST).plan(running(3), plain=True) == [0, 0, 0]
     assert not made.rows.branching
     assert made.rows.draft_parents[1].tolist() == list(range(-1, MOST - 1))
+
+
+def test_a_sheet_says_what_stands_in_the_rows():
+    """Of rows in any order, one of which has no draft; what they feed, and how deep their trees are."""
+    made = batch(tree_draft())
+    trees, last = {2: [(1, -1), (2, -1), (3, 1), (4, 2)], 0: [], 1: [(5, -1), (6, 0)]}, LENGTH - 1
+    for slot, nodes in trees.items():
+        if nodes:
+            tokens, parents = (torch.tensor(part) for part in zip(*nodes, strict=True))
+            made.rows.put_draft(slot, tokens, parents, torch.ones(len(nodes)))
+    own, sheet = made.rows.arrays, np.full((4, 2 * MOST + 1), 77, np.int32)
+    fed, depths = np.zeros(3 + 6, np.int64), np.zeros(3, np.int64)
+    copy_out(np.array(list(trees)), own.tokens, own.committed, own.counts, own.parents, sheet, fed, depths)
+    for row, nodes in enumerate(trees.values()):
+        count = len(nodes)
+        assert sheet[row, -1] == count
+        assert list(zip(sheet[row, :count].tolist(), sheet[row, MOST : MOST + count].tolist(), strict=True)) == nodes
+        assert depths[row] == tree_depth([parent for _, parent in nodes])
+    assert fed.tolist() == [last, 1, 2, 3, 4, last, last, 5, 6]
+    assert (sheet[3] == 77).all(), "a row that does not run"
 
 
 WRONG = {

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.device.batches import BUDGET, WIDTH, begins
-from glimpse.attention.triton.likely import likeliest
+from glimpse.attention.triton.likely import chances_of, likeliest
 from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.engine.device.batch import DeviceBatch, Limits
 from glimpse.engine.device.rounds import RoundSettings
@@ -63,11 +63,11 @@ def tree(draw, right, nodes):
 
 def put(state, trees):
     """Hands trees to the device."""
-    tokens, parents = torch.zeros(2, len(trees), QUERIES - 1, dtype=torch.int64)
     for row, nodes in enumerate(trees):
         for node, (token, parent) in enumerate(nodes):
-            tokens[row, node], parents[row, node] = token, parent
-    state.put(tokens, parents, torch.tensor([len(nodes) for nodes in trees]))
+            state.sheet[row, node], state.sheet[row, QUERIES - 1 + node] = token, parent
+        state.sheet[row, -1] = len(nodes)
+    state.put(len(trees))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -88,8 +88,9 @@ def test_the_text_is_the_engines(llm, batch, temperature):
             TreeWork(rounds._core, state, 2, tokens + 1, max(sizes) + 1).verify()
             state.send(tokens)
             counts.append(batch.rows.counts.tolist())
+            paths = state.paths_of(2, max(counts[-1]) - 1)
             for row, (nodes, own) in enumerate(zip(trees, rest, strict=True)):
-                path = state.path(row, counts[-1][row] - 1)
+                path = paths[row][: counts[-1][row] - 1]
                 assert [nodes[node][0] for node in path] == own[: len(path)]
     written = batch.written()
     assert all(begins(own, other) for own, other in zip(right, written, strict=True))
@@ -105,7 +106,7 @@ def test_the_successors_come_back_token_by_token(llm, batch):
         put(state, [[(right[0][0], -1)], [(200, -1), (right[1][0], -1)]])
         TreeWork(batch.rounds._core, state, 2, 8, 3).verify()
         state.send(5)
-    ids, chances = state.successors(5)
+    ids, chances = chances_of(torch.from_numpy(state.successors(5)))
     assert ids[[0, 1, 2, 4], 0].tolist() == [*right[0][:2], *right[1][:2]]
     assert (chances.diff(dim=1) <= 0).all()
     assert (chances.sum(1) <= 1).all()

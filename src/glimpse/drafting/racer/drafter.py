@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
+from glimpse.drafting.packed import AnySuccessors
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
@@ -40,9 +40,9 @@ class RacerSource:
         self._automaton.read(tokens)
         self._last = int(tokens[-1])
 
-    def recycle(self, tokens: NDArray[np.int64], successors: NDArray[np.int64], chances: NDArray[np.float32]) -> None:
+    def recycle(self, successors: AnySuccessors) -> None:
         """Takes over the logits of verified nodes; see `SuccessorTable.write`."""
-        self._table.write(tokens, successors, chances)
+        successors.enter(self._table)
 
     def propose(self, budget: int, depth: int) -> Tree:
         """At most `budget` nodes, `depth` tokens deep: long matches, then n-grams, then recycled logits."""
@@ -117,10 +117,9 @@ class RacerDrafter(Drafter):
         """A tree a row, at most `room[i]` deep."""
         return draft_of(trees_of(self._sources, rows, room, self.nodes(len(rows))))
 
-    def recycle(self, slot: int, successors: Successors) -> None:
+    def recycle(self, slot: int, successors: AnySuccessors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""
-        facts = (part.numpy() for part in (successors.tokens, successors.likeliest, successors.chances))
-        self._sources[slot].source.recycle(*facts)
+        self._sources[slot].source.recycle(successors)
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Copies the logits of what was verified; the text is read with the next draft."""
@@ -161,5 +160,5 @@ def _rehearse(source: RacerSource) -> None:
     """Runs the loops with each kind of table: numba compiles for one without rows and for one with several apart."""
     source.read(REHEARSED)
     source.propose(1, 1)
-    source.recycle(np.arange(2), np.ones((2, WIDTH), np.int64), np.ones((2, WIDTH), np.float32))
+    source.recycle(Successors(torch.arange(2), torch.ones(2, WIDTH, dtype=torch.int64), torch.ones(2, WIDTH)))
     source.propose(1, 1)

@@ -34,6 +34,14 @@ class SuccessorTable:
         width = successors.shape[1]
         self.tokens[tokens, :width], self.chances[tokens, :width] = successors, chances
 
+    def copy(self, tokens: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """As `write`, of `rows` [n, 16] that are as they stand here: ids, then the bits of their probabilities."""
+        try:
+            self._rows[tokens] = rows
+        except IndexError:  # which is found before anything is written, and sooner than the greatest id
+            self._reserve(int(tokens.max()) + 1)
+            self._rows[tokens] = rows
+
     def _reserve(self, ids: int) -> None:
         if ids <= len(self.tokens):
             return

@@ -12,7 +12,8 @@ from glimpse.attention.plan import RowSpec
 from glimpse.cache.pool import PagePool
 from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
-from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
+from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome
+from glimpse.drafting.packed import AnySuccessors
 from glimpse.drafting.racer.successors import SuccessorTable
 from glimpse.drafting.sparse import SparseDrafter
 from glimpse.drafting.spine.growing import Choices, Growth, Spine
@@ -122,10 +123,9 @@ class SparseRacerDrafter(Drafter):
         """The spines with their branches, at most `budget` nodes a row."""
         return draft_of([self._tree(rows, slot, depth) for slot, depth in zip(rows.slots, room, strict=True)])
 
-    def recycle(self, slot: int, successors: Successors) -> None:
+    def recycle(self, slot: int, successors: AnySuccessors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""
-        facts = (part.numpy() for part in (successors.tokens, successors.likeliest, successors.chances))
-        self._states[slot].table.write(*facts)
+        successors.enter(self._states[slot].table)
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """The accepted queries' weights, and the logits of everything that was verified."""

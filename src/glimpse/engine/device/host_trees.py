@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from glimpse.cache.rows import RowView
 from glimpse.cache.sequence import Sequence
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.mail import upload
@@ -14,6 +13,7 @@ from glimpse.engine.device.pace import Move
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_planner import TreePlanner
+from glimpse.engine.device.tree_shapes import copy_out
 from glimpse.engine.device.tree_state import TreeState
 from glimpse.engine.parts import Parts
 
@@ -30,14 +30,13 @@ class HostTrees:
 
     def next(self, seats: list[Seat], *, plain: bool = False) -> TreeMove:
         """The next verification; nothing of these rows is unread. `plain`: of no draft."""
-        slots = [seat.slot for seat in seats]
+        view = RowView(self._parts.rows, tuple(seat.slot for seat in seats))
         had = [len(seat.sequence.pages) for seat in seats]
-        counts, depths = self._planner.plan({seat.slot: seat.request for seat in seats}, plain=plain)
+        counts = self._planner.plan({seat.slot: seat.request for seat in seats}, plain=plain)
         for row, (seat, have) in enumerate(zip(seats, had, strict=True)):
             if len(seat.sequence.pages) > have:
                 self._lend(row, seat.sequence, have)
-        fed = self._put(slots, counts)
-        return TreeMove(tuple(counts.tolist()), tuple(depths.tolist()), fed)
+        return self._put(view, counts)
 
     def skip(self, seats: list[Seat]) -> Move:
         """See `HostDrafts.skip`."""
@@ -55,12 +54,12 @@ class HostTrees:
         table[row, have : have + len(more)] = upload(torch.tensor(more, dtype=torch.int32), table.device)
         self._lent.append((sequence, have * sequence.pool.page_size))
 
-    def _put(self, slots: list[int], counts: NDArray[np.int64]) -> Tensor:
-        """Hands the rows' trees over; returns the tokens that the step feeds, row after row."""
-        host, most = self._parts.rows, self._core.rows.most
-        lasts = host.committed_len.numpy()[slots] - 1
-        places = lasts[:, None] + np.arange(most + 1)
-        tokens = host.tokens.numpy()[np.array(slots)[:, None], places.clip(max=host.width - 1)]
-        parents = host.draft_parents.numpy()[slots, :most]
-        self._trees.put(torch.from_numpy(tokens[:, 1:]), torch.from_numpy(parents), torch.from_numpy(counts))
-        return torch.from_numpy(tokens[np.arange(most + 1) <= counts[:, None]])
+    def _put(self, view: RowView, counts: list[int]) -> TreeMove:
+        """Hands the rows' trees over."""
+        own, rows = view.rows.arrays, len(view)
+        fed, depths = np.empty(sum(counts) + rows, np.int64), np.empty(rows, np.int64)
+        copy_out(
+            view.index, own.tokens, own.committed, own.counts, own.parents, self._trees.sheet, fed, depths
+        )  # fmt: skip
+        self._trees.put(rows)
+        return TreeMove(tuple(counts), tuple(depths.tolist()), fed)

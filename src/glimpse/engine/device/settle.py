@@ -145,6 +145,7 @@ class DeviceSettler:
         self._untaught.clear()
         if fit:
             costs.settle()
+            self._parts.pacer.prepare()
 
     @property
     def untold(self) -> bool:
@@ -170,8 +171,6 @@ class DeviceSettler:
         begun = time.perf_counter()
         launched.arrived.wait()
         self.waited = time.perf_counter() - begun
-        if self._trees and launched.trees:
-            self._trees.arrived(launched.trees)
         if self.watch is not None:
             for seen in steps_of(launched, trusted=self._trusts):
                 self.watch(seen)
@@ -181,9 +180,7 @@ class DeviceSettler:
         self.doubtful = False
         outcomes: list[Outcome] = []
         if launched.verifies:
-            for row, seat in enumerate(launched.seats):
-                if not seat.request.finished:
-                    self._commit(launched, row, seat, outcomes)
+            self._commit(launched, outcomes)
             self._learn(outcomes, launched)
             if self._blocks:
                 self._blocks.learn(outcomes)
@@ -208,29 +205,40 @@ class DeviceSettler:
                 self._parts.costs.wait(launched.timed[0].begin.since(self._ended))
         self._ended = launched.timed[-1].end
 
-    def _commit(self, launched: Launched, row: int, seat: Seat, outcomes: list[Outcome]) -> None:
-        request, letter, trees = seat.request, launched.letter, self._trees
-        drafted, count = int(letter.judged[row]), int(letter.counts[row])
-        if letter.broken[row]:
-            self._give_up(seat, drafted)
-            return
-        if not count:
-            return
-        tokens = letter.committed[row, :count].tolist()
+    def _commit(self, launched: Launched, outcomes: list[Outcome]) -> None:
+        """What every row wrote becomes output."""
+        letter, rows = launched.letter, len(launched.seats)
+        counts, judged = letter.counts[:rows].tolist(), letter.judged[:rows].tolist()
+        committed, broken = letter.committed[:rows, : max(counts)].tolist(), letter.broken[:rows].tolist()
+        if self._trees and launched.trees:
+            self._trees.arrived(launched.trees, max(counts) - 1)
+        for row, seat in enumerate(launched.seats):
+            if seat.request.finished:
+                continue
+            if broken[row]:
+                self._give_up(seat, judged[row])
+            elif counts[row]:
+                outcomes.append(self._take(launched, row, committed[row][: counts[row]], judged[row]))
+
+    def _take(self, launched: Launched, row: int, tokens: list[int], drafted: int) -> Outcome:
+        """What a row wrote, of which `drafted` tokens or nodes were judged."""
+        seat = launched.seats[row]
+        request = seat.request
         if launched.drafts:
             request.speculation.draft_steps += drafted
         if self._trusts and drafted:
             commit = keep_trusted(request, tokens)
-            outcomes.append(Outcome(seat.slot, 0, 0, list(commit.token_ids)))
             self._made.append(Progress(request, commit, len(commit.token_ids)))
-            return
+            return Outcome(seat.slot, 0, 0, list(commit.token_ids))
         depth = launched.trees.depths[row] if launched.trees else None
-        own = take_tokens(request, tokens, drafted, count - 1, depth)
+        own = take_tokens(request, tokens, drafted, len(tokens) - 1, depth)
         self._made.append(own)
         if self._lossy and drafted:
-            request.speculation.relaxed += min(own.kept, int(letter.relaxed[row]))
-        outcome = Outcome(seat.slot, drafted, own.kept, list(own.taken.token_ids))
-        outcomes.append(trees.outcome(row, outcome) if trees and launched.trees else outcome)
+            request.speculation.relaxed += min(own.kept, int(launched.letter.relaxed[row]))
+        kept = list(own.taken.token_ids)
+        if self._trees and launched.trees:
+            return self._trees.outcome(row, seat.slot, drafted, own.kept, kept)
+        return Outcome(seat.slot, drafted, own.kept, kept)
 
     def _give_up(self, seat: Seat, drafted: int) -> None:
         """Ends a broken request, unless its draft may be to blame: that is gone, and a plain step will show."""

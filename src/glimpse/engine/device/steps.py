@@ -105,7 +105,7 @@ class Steps:
 
 
 def _lengths(view: RowView) -> list[int]:
-    return view.column(view.rows.committed_len)
+    return view.numbers(view.rows.arrays.committed)
 
 
 def _verify_load(view: RowView, move: Move, queries: int) -> StepLoad:

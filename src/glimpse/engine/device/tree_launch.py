@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.covering import Shape, ladder, node_bucket
@@ -18,6 +20,8 @@ WIDTHS = (1, 9, 17, 33, 64)
 """Query tokens of the row with most of them that attention is folded for; padding there costs no tokens."""
 AMPLE = (1, 9, 64)
 """Those of graphs that cover others."""
+SHAPES = 256
+"""Sizes of steps whose shapes are remembered."""
 WORKS = 48
 """Shapes of steps kept, with their buffers and graphs."""
 
@@ -30,8 +34,8 @@ class TreeMove:
     """The nodes of each row."""
     depths: tuple[int, ...]
     """How many tokens the deepest path of each row has."""
-    fed: Tensor
-    """[tokens] int64, on the host: what the rows feed, row after row: the last committed token, then the nodes."""
+    fed: NDArray[np.int64]
+    """[tokens]: what the rows feed, row after row: the last committed token, then the nodes."""
 
     @property
     def tokens(self) -> int:
@@ -49,11 +53,12 @@ class TreeLauncher:
     def __init__(self, core: Core, trees: TreeState) -> None:
         self._core, self._trees = core, trees
         self._graphs: Graphs | None = None
+        self._shapes = lru_cache(SHAPES)(self._shapes_of)
         self._works: Kept[Shape, TreeWork] = Kept(WORKS, self._made, self._drop)
 
     def run(self, move: TreeMove, graphs: Graphs) -> tuple[Ran, int]:
         """Verifies the trees that stand in the `TreeState`, and sends what they became; with how many tokens it ran."""
-        shape = graphs.covering.choose("tree", *self._shapes(move.drafted))
+        shape = graphs.covering.choose("tree", *self._shapes(len(move.drafted), move.tokens, max(move.drafted)))
         ran = graphs.run(*self._step(shape, graphs))
         self._trees.send(move.tokens)
         return ran, shape[0]
@@ -74,10 +79,10 @@ class TreeLauncher:
         self._graphs = graphs
         return ("tree", shape), self._works.get(shape).verify
 
-    def _shapes(self, drafted: Sequence[int]) -> tuple[Shape, Shape]:
-        """Tokens, rows and the queries of one row: of the step that such drafts need, and of one that covers many."""
-        count, size, most = len(drafted), self._core.rows.size, self._core.rows.most + 1
-        tokens, widest = sum(drafted) + count, max(drafted)
+    def _shapes_of(self, count: int, tokens: int, widest: int) -> tuple[Shape, Shape]:
+        """Tokens, rows and the queries of one row: of the step that so many rows need, with so many tokens and at most
+        `widest` nodes each, and of one that covers many."""
+        size, most = self._core.rows.size, self._core.rows.most + 1
         rows, queries = min(1 << (count - 1).bit_length(), size), _width(WIDTHS, widest, most)
         wanted = min(node_bucket(tokens), rows * most), rows, queries
         rows, queries = ladder(count, size), _width(AMPLE, widest, most)

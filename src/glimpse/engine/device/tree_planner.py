@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glimpse.cache.rows import RowView
+from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft
-from glimpse.engine.device.tree_shapes import deepest, survey
+from glimpse.engine.device.tree_shapes import copy_out, put_drafts
 from glimpse.engine.draft_check import Asked, check_planned
 from glimpse.engine.parts import Parts
 from glimpse.engine.phases import take_places
@@ -21,25 +20,19 @@ from glimpse.engine.request import Request
 from glimpse.errors import GlimpseError
 from glimpse.pacing.pacer import Action
 
-Ints = NDArray[np.int64]
-
 
 class TreePlanner:
     """Asks pacer and drafter, and puts what they say into the host's rows."""
 
     def __init__(self, parts: Parts, most: int) -> None:
         """`most`: nodes that a tree is cut to: its first ones, which are its likeliest."""
-        rows = self._rows = parts.rows
-        self._parts, self._most = parts, most
-        self._tokens, self._parents = rows.tokens.numpy(), rows.draft_parents.numpy()
-        self._confidence, self._entropy = rows.draft_confidence.numpy(), rows.draft_entropy.numpy()
-        self._source, self._counts = rows.draft_source.numpy(), rows.draft_len.numpy()
-        self._committed, self._limit = rows.committed_len.numpy(), rows.limit.numpy()
-        self._chain = np.arange(-1, rows.max_draft - 1)
+        self._parts, self._most, self._rows = parts, most, parts.rows
+        self._arrays = parts.rows.arrays
+        self._chain = np.arange(-1, parts.rows.max_draft - 1)
         self._rehearse()
 
-    def plan(self, running: Mapping[int, Request], *, plain: bool) -> tuple[Ints, Ints]:
-        """The nodes and the depth of the draft of each row that runs (by slot), which then stands in the rows.
+    def plan(self, running: Mapping[int, Request], *, plain: bool) -> list[int]:
+        """The nodes of the draft of each row that runs (by slot), which then stands in the rows.
 
         `plain`: of no draft.
         """
@@ -47,20 +40,21 @@ class TreePlanner:
         self.drop(slots)
         if not plain:
             self._draft(RowView(self._rows, tuple(slots)), running)
-        counts, depths = self._counts[slots], np.empty(len(slots), np.int64)
-        deepest(self._parents[slots], counts, depths)
-        return counts, depths
+        return [self._arrays.counts.item(slot) for slot in slots]
 
     def drop(self, slots: list[int]) -> None:
         """Takes the rows' drafts away."""
-        self._counts[slots] = 0
-        self._parents[slots] = self._chain
-        self._rows.branching.difference_update(slots)
+        for slot in slots:
+            self._arrays.counts[slot] = 0
+        trees = [slot for slot in slots if slot in self._rows.branching]
+        if trees:
+            self._arrays.parents[trees] = self._chain
+            self._rows.branching.difference_update(trees)
 
     def _draft(self, view: RowView, running: Mapping[int, Request]) -> None:
-        slots, parts = list(view.slots), self._parts
-        room = np.minimum(self._rows.max_draft, self._limit[slots] - self._committed[slots] - 1)
-        decisions = parts.pacer.decide(view, room.tolist())
+        parts, own, most = self._parts, self._arrays, self._rows.max_draft
+        room = [min(most, own.limit.item(slot) - own.committed.item(slot) - 1) for slot in view.slots]
+        decisions = parts.pacer.decide(view, room)
         for slot, choice in decisions.choices.items():
             running[slot].speculation.choices.append(choice)
         wants = [action is Action.DRAFT for action in decisions.actions]
@@ -71,52 +65,46 @@ class TreePlanner:
             return
         draft = parts.drafter.plan(drafting, asked)
         if not isinstance(draft, Draft):
-            check_planned(parts.drafter, draft, Asked(asked, self._rows.max_draft, parts.sampler.vocab_size))
+            check_planned(parts.drafter, draft, Asked(asked, most, parts.sampler.vocab_size))
             raise GlimpseError(f"drafter {parts.drafter.name!r} gave rows; it says that it needs no forward")
         self._put(drafting, draft, asked)
         for slot, keep in zip(drafting.slots, parts.pacer.trim(drafting), strict=True):
-            self._counts[slot] = min(keep, self._most)
+            own.counts[slot] = min(keep, self._most)
             self._place(slot)
 
     def _put(self, view: RowView, draft: Draft, room: list[int]) -> None:
         """Raises as `check_planned` where the draft would break a row."""
-        ratios, branches = self._looked_at(draft, room)
-        counts, slots = np.diff(draft.offsets), np.array(view.slots)
-        rows = np.repeat(slots, counts)
-        nodes = np.arange(len(rows)) - np.repeat(draft.offsets[:-1], counts)
-        self._tokens[rows, self._committed[rows] + nodes] = draft.tokens.numpy()
-        self._parents[rows, nodes], self._confidence[rows, nodes] = draft.parents.numpy(), ratios
-        self._entropy[rows, nodes], self._source[rows, nodes] = np.nan, draft.source.numpy()
-        self._counts[slots] = counts
-        self._rows.branching.update(slots[branches].tolist())
-
-    def _looked_at(self, draft: Draft, room: list[int]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """What `survey` writes; where it finds a fault, `check_planned` says which."""
-        parts, most = self._parts, self._rows.max_draft
-        ratios, branches = np.empty(len(draft.tokens), np.float32), np.empty(len(room), np.bool_)
-        sound = _bounded(draft, len(room)) and survey(
-            draft.tokens.numpy(), draft.parents.numpy(), np.array(draft.offsets), draft.confidence.numpy(),
-            np.array(room), most, parts.sampler.vocab_size, ratios, branches,
+        parts, own, slots = self._parts, self._arrays, view.index
+        branches = np.empty(len(room), np.bool_)
+        sound = _bounded(draft, len(room)) and put_drafts(
+            slots, draft.tokens.numpy(), draft.parents.numpy(), np.array(draft.offsets), draft.confidence.numpy(),
+            draft.source.numpy(), np.array(room), parts.sampler.vocab_size, own.tokens, own.committed, own.counts,
+            own.parents, own.confidence, own.entropy, own.source, branches,
         )  # fmt: skip
         if not sound:
+            most = self._rows.max_draft
             check_planned(parts.drafter, draft, Asked(room, most, parts.sampler.vocab_size))
             raise GlimpseError(f"drafter {parts.drafter.name!r} gave a draft of more than {most} nodes")
-        return ratios, branches
+        self._rows.branching.update(slots[branches].tolist())
 
     def _place(self, slot: int) -> None:
         """Nodes beyond the pages that the row has may find none."""
-        sequence, counts = self._rows.sequence(slot), self._counts
-        if self._committed[slot] + counts[slot] > sequence.capacity:
-            counts[slot] = min(counts[slot], take_places(self._rows, slot))
+        sequence, own = self._rows.sequence(slot), self._arrays
+        if own.committed[slot] + own.counts[slot] > sequence.capacity:
+            own.counts[slot] = min(own.counts[slot], take_places(self._rows, slot))
 
     def _rehearse(self) -> None:
         """Compiles the loops where they are not kept from an earlier use."""
-        none, one = np.zeros(0, np.int64), np.zeros(1, np.int64)
-        survey(
-            none, none, np.zeros(2, np.int64), np.zeros(0, np.float32), one, 1, 1, np.zeros(0, np.float32),
+        own = Rows(1, 2, 1).arrays
+        none, one = np.zeros(0, np.int64), np.ones(1, np.int64)
+        put_drafts(
+            np.zeros(1, np.int64), none, none, np.zeros(2, np.int64), own.confidence[0, :0], own.source[0, :0], one, 1,
+            own.tokens, own.committed, own.counts, own.parents, own.confidence, own.entropy, own.source,
             np.zeros(1, np.bool_),
         )  # fmt: skip
-        deepest(np.zeros((1, 1), np.int64), one, one.copy())
+        copy_out(
+            np.zeros(1, np.int64), own.tokens, one, own.counts, own.parents, np.zeros((1, 3), np.int32), one, one.copy()
+        )  # fmt: skip
 
 
 def _bounded(draft: Draft, rows: int) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 from glimpse.cache.rows import Rows
-from glimpse.drafting.drafter import Outcome, Successors
+from glimpse.drafting.drafter import Outcome
+from glimpse.drafting.packed import AnySuccessors, PackedSuccessors
 from glimpse.engine.device.tree_launch import TreeMove
 from glimpse.engine.device.tree_state import TreeState
 
@@ -14,24 +13,26 @@ class TreeReader:
     """Reads the step that was sent last, while the host's rows still hold its trees."""
 
     def __init__(self, trees: TreeState, rows: Rows) -> None:
-        self._trees, self._rows = trees, rows
-        self._successors: list[Successors] = []
+        self._trees, self._branching = trees, rows.branching
+        self._successors: list[AnySuccessors] = []
+        self._paths: list[list[int]] = []
 
-    def arrived(self, move: TreeMove) -> None:
-        """The step has ended."""
-        if self._trees.recycles:
-            counts = [nodes + 1 for nodes in move.drafted]
-            likeliest, chances = self._trees.successors(move.tokens)
-            self._successors = [
-                Successors(move.fed[begin : begin + count], likeliest[begin : begin + count],
-                           chances[begin : begin + count])
-                for begin, count in zip(accumulate(counts, initial=0), counts, strict=False)
-            ]  # fmt: skip
+    def arrived(self, move: TreeMove, most: int) -> None:
+        """The step has ended; it accepted at most `most` nodes of a row."""
+        self._paths = self._trees.paths_of(len(move.drafted), most)
+        if not self._trees.recycles:
+            return
+        found, begin = self._trees.successors(len(move.fed)), 0
+        self._successors = []
+        for nodes in move.drafted:
+            part = slice(begin, begin + nodes + 1)
+            self._successors.append(PackedSuccessors(move.fed[part], found[part]))
+            begin = part.stop
 
-    def outcome(self, row: int, outcome: Outcome) -> Outcome:
+    def outcome(self, row: int, slot: int, drafted: int, accepted: int, tokens: list[int]) -> Outcome:
         """The outcome of device row `row`, with path and successors."""
+        path = self._paths[row][:accepted] if slot in self._branching else None
         return Outcome(
-            outcome.slot, outcome.drafted, outcome.accepted, outcome.tokens,
-            path=self._trees.path(row, outcome.accepted) if outcome.slot in self._rows.branching else None,
+            slot, drafted, accepted, tokens, path=path,
             successors=self._successors[row] if self._trees.recycles else None,
         )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Draft trees of all rows looked at in one pass: what `draft_check` and `Rows.put_draft` do node by node."""
+"""Draft trees of all rows in one pass: what `draft_check`, `Rows.put_draft` and a copy to the device do node by node.
+
+Arrays named as those of `RowArrays` are these, by slot.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,33 @@ from glimpse.drafting.compiled import compiled
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
 _LEAST = LEAST
+
+
+@compiled
+def put_drafts(
+    slots: Ints, draft_tokens: Ints, draft_parents: Ints, offsets: Ints, chances: Floats, sources: Bytes, room: Ints,
+    vocab: int, tokens: Ints, committed: Ints, counts: Ints, parents: Ints, confidence: Floats, entropy: Floats,
+    source: Bytes, branches: NDArray[np.bool_],
+) -> bool:  # fmt: skip
+    """Puts drafts [n] of the rows in `slots` [R], which `offsets` [R + 1] bound, behind the rows' texts, and says which
+    rows branch; False, and nothing done, where they are not as `draft_check` wants them (see `survey`)."""
+    ratios = np.empty(len(draft_tokens), np.float32)
+    if not survey(
+        draft_tokens, draft_parents, offsets, chances, room, parents.shape[1], vocab, ratios, branches
+    ):  # fmt: skip
+        return False
+    for row in range(len(slots)):
+        slot, begin = slots[row], offsets[row]
+        count = offsets[row + 1] - begin
+        for node in range(count):
+            index = begin + node
+            tokens[slot, committed[slot] + node] = draft_tokens[index]
+            parents[slot, node], confidence[slot, node] = draft_parents[index], ratios[index]
+            entropy[slot, node], source[slot, node] = np.nan, sources[index]
+        counts[slot] = count
+    return True
 
 
 @compiled
@@ -50,12 +79,27 @@ def survey(
 
 
 @compiled
-def deepest(parents: Ints, counts: Ints, depths: Ints) -> None:
-    """Writes how many tokens the deepest path of each row has: of `parents` [R, most], the first `counts` [R] nodes."""
-    depth = np.zeros(parents.shape[1], np.int64)
-    for row in range(len(counts)):
+def copy_out(
+    slots: Ints, tokens: Ints, committed: Ints, counts: Ints, parents: Ints, sheet: NDArray[np.int32], fed: Ints,
+    depths: Ints,
+) -> None:  # fmt: skip
+    """Writes the rows' drafts to `sheet` [R or more, 2 most + 1]: the tokens, the parents, and how many are meant.
+
+    Beyond these stands what nobody reads. Also writes to `fed` [R + nodes] what each row feeds: its last committed
+    token, then the nodes; and to `depths` [R] how many tokens the deepest path has.
+    """
+    most, at = sheet.shape[1] // 2, 0
+    depth = np.empty(most, np.int64)
+    for row in range(len(slots)):
+        slot = slots[row]
+        length, count = committed[slot], counts[slot]
+        fed[at] = tokens[slot, length - 1]
         depths[row] = 0
-        for node in range(counts[row]):
-            parent = parents[row, node]
+        for node in range(count):
+            parent = parents[slot, node]
+            sheet[row, node], sheet[row, most + node] = tokens[slot, length + node], parent
+            fed[at + 1 + node] = tokens[slot, length + node]
             depth[node] = 1 if parent < 0 else depth[parent] + 1
             depths[row] = max(depths[row], depth[node])
+        sheet[row, 2 * most] = count
+        at += count + 1
