@@ -145,8 +145,6 @@ def row(cell: dict) -> list[str]:
     """Of the table."""
     burst = [f"{cell['round_tokens']} tokens a round"] if cell["round_tokens"] > 1 else []
     what = ", ".join([cell["path"], *cell["more"], *burst])
-        f", {cell['round_tokens']} tokens a round" * (cell["round_tokens"] > 1)
-    )
     return [what, str(cell["rows"]), f"{cell['step_ms']:g}", f"{cell['engine_us']:.1f}", f"{cell['loop_us']:.1f}",
             f"{cell['taken_ms']:.2f}", f"{cell['tokens_per_s']:,.0f}", f"{cell['chunks_a_token']:.2f}"]  # fmt: skip
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from glimpse.engine.byte_text import Stream
 from glimpse.engine.stops import StopMatch, StopMatcher
-from glimpse.engine.text import TextStream
 
 FinishReason = Literal["stop", "length", "abort"]
 
@@ -60,7 +60,7 @@ class Committer:
 
     def __init__(
         self,
-        text_stream: TextStream,
+        text_stream: Stream,
         *,
         max_tokens: int | None,
         context_room: int,
@@ -160,13 +160,13 @@ class Committer:
         return Commit((), (), self._finish_reason, self._stop_reason, tail)
 
     def _show_next(self) -> None:
-        """Reads the text of what was taken first of all that has none."""
+        """Reads the text of what was taken first of all that has none. There are no stop strings: nothing is held."""
         taken = self._unread.popleft()
-        last = len(taken.token_ids) - 1
-        taken.commit = _commit_of(taken, [
-            self._read(token, taken.finish_reason if place == last else None, armed=True)
-            for place, token in enumerate(taken.token_ids)
-        ])  # fmt: skip
+        *before, last = taken.token_ids
+        pieces = [self._stream.push(token) for token in before]
+        self._shown += pieces
+        pieces.append(self._read(last, taken.finish_reason, armed=True))
+        taken.commit = _commit_of(taken, pieces)
 
     def _judge(self, token: int) -> tuple[bool, FinishReason | None]:
         """Takes a token; whether stops count for it, and why it is the last as far as ids say."""
