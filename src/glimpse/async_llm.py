@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -103,18 +103,19 @@ class AsyncLLM:
         Closing the iterator, or cancelling who waits for it, cancels the request. `request_id` names it for `abort`.
         Raises ArgumentError for a wrong prompt or parameters and for a name in use, and what became of the request.
         """
-        async with aclosing(self._together([(prompt, params)], request_id, 0.0)) as batches:
+        async with aclosing(self._together([(prompt, params)], request_id, lambda: 0.0)) as batches:
             async for batch in batches:
                 for _, chunk in batch:
                     yield chunk
 
     def together(
-        self, asked: Sequence[tuple[Prompt, SamplingParams | None]], *, pause: float = 0.0
+        self, asked: Sequence[tuple[Prompt, SamplingParams | None]], *, pause: Callable[[], float]
     ) -> AsyncGenerator[Batch, None]:
         """The texts of several prompts at once: whatever has come of any since it was asked last, in one piece.
 
-        A batch has (which text, chunk), each as `generate` gives it. Batches come once in `pause` seconds at most, but
-        where a text begins or ends at once. Raises what the first text to fail raises, and cancels the others.
+        A batch has (which text, chunk), each as `generate` gives it. Between two batches there are about `pause()`
+        seconds, but what begins or ends a text comes at once. Raises what the first text to fail raises, and cancels
+        the others.
         """
         return self._together(asked, None, pause)
 
@@ -156,7 +157,7 @@ class AsyncLLM:
         return name, run
 
     async def _together(
-        self, asked: Sequence[tuple[Prompt, SamplingParams | None]], request_id: str | None, pause: float
+        self, asked: Sequence[tuple[Prompt, SamplingParams | None]], request_id: str | None, pause: Callable[[], float]
     ) -> AsyncGenerator[Batch, None]:
         named = [self._named(request_id) for _ in asked]
         try:

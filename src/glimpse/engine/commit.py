@@ -162,10 +162,9 @@ class Committer:
     def _show_next(self) -> None:
         """Reads the text of what was taken first of all that has none. There are no stop strings: nothing is held."""
         taken = self._unread.popleft()
-        *before, last = taken.token_ids
-        pieces = [self._stream.push(token) for token in before]
+        pieces = [self._stream.push(token) for token in taken.token_ids[:-1]]
         self._shown += pieces
-        pieces.append(self._read(last, taken.finish_reason, armed=True))
+        pieces += [self._read(token, taken.finish_reason, armed=True) for token in taken.token_ids[-1:]]
         taken.commit = _commit_of(taken, pieces)
 
     def _judge(self, token: int) -> tuple[bool, FinishReason | None]:

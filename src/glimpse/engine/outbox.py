@@ -28,8 +28,9 @@ Item = Progress | End
 class Inbox:
     """What one reader has not read yet, of whatever requests it asked for. For the event loop it was made in."""
 
-    def __init__(self, pause: float = 0.0) -> None:
-        """`pause`: it is read once in so many seconds at most, but at once where a request begins or ends.
+    def __init__(self, pause: Callable[[], float]) -> None:
+        """`pause`, asked whenever it has been read: in so many seconds it is read once more at most, but at once where
+        a request begins or ends.
 
         Readers with the same pause are woken at the same moments: one look at the clock for all of them.
         """
@@ -59,8 +60,8 @@ class Inbox:
             self._reader = self.loop.create_future()
             await self._reader
         items, self._items, self._ready = self._items, [], False
-        if self._pause:
-            self._due = (self.loop.time() // self._pause + 1) * self._pause
+        pause = self._pause()
+        self._due = (self.loop.time() // pause + 1) * pause if pause else 0.0
         return items
 
     def _wake(self) -> None:

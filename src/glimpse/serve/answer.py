@@ -13,7 +13,7 @@ from glimpse.async_llm import Batch
 from glimpse.serve.errors import ApiError, as_api_error
 from glimpse.serve.form import Form, Json, dumped
 from glimpse.serve.merge import merged
-from glimpse.serve.work import STREAMED, WHOLE, Batches, Work
+from glimpse.serve.work import Batches, Work
 
 _LOG = logging.getLogger("glimpse.serve")
 
@@ -45,7 +45,7 @@ class Answer(Response):
         try:
             async with (
                 asyncio.timeout(self._work.served.settings.request_seconds) as limit,
-                self._work.open(STREAMED if self._stream else WHOLE) as batches,
+                self._work.open(stream=self._stream) as batches,
             ):
                 await (self._parts(batches, send) if self._stream else self._whole(batches, scope, receive, send))
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +17,11 @@ from glimpse.serve.served import Served
 from glimpse.serve.usage import Stopwatch, usage_of
 
 Batches = AsyncGenerator[Batch, None]
-STREAMED = 0.01
-"""Seconds between two parts of a stream, at least: to send one takes longer than a token of a small model on a GPU."""
-WHOLE = 0.1
-"""The same for what nobody reads until it is whole; it is counted as it comes."""
+_SEND = 3e-4
+"""Seconds between two parts of a stream for every text that is written meanwhile: to send one takes a tenth of a millisecond or two
+(measured), more than a GPU takes for a token of a small model, and the engine needs the interpreter meanwhile."""
+_LOOK = 0.1
+"""Seconds between two looks at a text that is read when it is whole: it is counted as it comes."""
 
 
 @dataclass(slots=True)
@@ -37,9 +38,12 @@ class Work:
     """Of the texts that have ended, by index."""
 
     @asynccontextmanager
-    async def open(self, pause: float) -> AsyncIterator[Batches]:
-        """The chunks of all texts, each with its text's index, as many at once as there are by the time they are asked
-        for, which is once in `pause` seconds at most; leaving the block ends what is still under way.
+    async def open(self, *, stream: bool) -> AsyncIterator[Batches]:
+        """The chunks of all texts, each with its text's index, what has come meanwhile in one batch; leaving the block
+        ends what is still under way.
+
+        A text's beginning and end come at once, what is between them not oftener than is worth its while: for a
+        `stream` by how many texts there are to be sent.
 
         Raises ApiError where there is no room, ArgumentError for a prompt or parameters that the engine refuses: both
         before anything has begun.
@@ -48,7 +52,7 @@ class Work:
             async with self.served.ways.engine(self.options) as engine:
                 for ids in self.prompts:
                     await asyncio.to_thread(engine.check, ids, self.params)
-                async with aclosing(self._batches(engine, pause)) as batches:
+                async with aclosing(self._batches(engine, self._between_sends if stream else lambda: _LOOK)) as batches:
                     yield batches
 
     @property
@@ -57,7 +61,7 @@ class Work:
         ended = [self.outputs[index] for index in sorted(self.outputs)]
         return usage_of(ended, [len(ids) for ids in self.prompts], self.watch)
 
-    async def _batches(self, engine: AsyncLLM, pause: float) -> Batches:
+    async def _batches(self, engine: AsyncLLM, pause: Callable[[], float]) -> Batches:
         metrics = self.served.metrics.of(self.options.drafter, self.options.lossy)
         asked = [(ids, self._params(index)) for ids in self.prompts for index in range(self.n)]
         async with aclosing(engine.together(asked, pause=pause)) as batches:
@@ -75,6 +79,10 @@ class Work:
             metrics.read(output.usage.prompt_tokens)
         metrics.ended(output, self.watch)
         self.served.gate.took(self.watch.elapsed)
+
+    def _between_sends(self) -> float:
+        gate = self.served.gate
+        return _SEND * min(gate.active, gate.rows)
 
     def _params(self, index: int) -> SamplingParams:
         seed = self.params.seed
