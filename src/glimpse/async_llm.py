@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class _Text:
 
     def ended(self, output: GenerationOutput) -> StreamChunk:
         """The last chunk. An abort lets text go that was held back, for it might have begun a stop string."""
-        return replace(self.last, text=self.last.text + output.text[self.shown :], output=output)
+        return self.last._replace(text=self.last.text + output.text[self.shown :], output=output)
 
 
 class AsyncLLM:

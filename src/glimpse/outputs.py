@@ -136,8 +136,7 @@ class Piece(NamedTuple):
     drafted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StreamChunk:
+class StreamChunk(NamedTuple):
     """What one round added to a stream. The texts of all chunks join to the text of the output."""
 
     text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from glimpse.engine.byte_text import Stream
 from glimpse.engine.stops import StopMatch, StopMatcher
@@ -13,8 +13,7 @@ from glimpse.engine.stops import StopMatch, StopMatcher
 FinishReason = Literal["stop", "length", "abort"]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """What came of one round's accepted tokens. Cache, logprobs, usage, stream and text are all cut to `token_ids`."""
 
     token_ids: tuple[int, ...]

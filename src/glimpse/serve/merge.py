@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 
 from glimpse.async_llm import Batch
@@ -24,8 +23,7 @@ def _one(chunks: Sequence[StreamChunk]) -> StreamChunk:
     if len(chunks) == 1:
         return chunks[0]
     logprobs = [chunk.logprobs for chunk in chunks if chunk.logprobs is not None]
-    return replace(
-        chunks[-1],
+    return chunks[-1]._replace(
         text="".join([chunk.text for chunk in chunks]),
         token_ids=tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)),
         pieces=tuple(chain.from_iterable(chunk.pieces for chunk in chunks)),

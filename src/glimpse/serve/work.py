@@ -18,8 +18,8 @@ from glimpse.serve.usage import Stopwatch, usage_of
 
 Batches = AsyncGenerator[Batch, None]
 _SEND = 3e-4
-"""Seconds between two parts of a stream for every text that is written meanwhile: to send one takes a tenth of a millisecond or two
-(measured), more than a GPU takes for a token of a small model, and the engine needs the interpreter meanwhile."""
+"""Seconds between two parts of a stream for every text that is written meanwhile: to send one takes a tenth of a
+millisecond (measured), as long as a GPU takes for a token of a small model, and the engine needs the interpreter."""
 _LOOK = 0.1
 """Seconds between two looks at a text that is read when it is whole: it is counted as it comes."""
 
