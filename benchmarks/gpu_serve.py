@@ -48,6 +48,8 @@ CELLS = "{model}:2000x64=8,24,48;{model}@llama-3.1-8b:4000x32=1,3,6"
 PROMPTS = 64
 WARM = 6.0
 """Seconds of load before the first of each drafter, once what it needs is there: its prices settle."""
+THREAD = "glimpse-server"
+"""The name of the thread that the server's event loop has."""
 LAW = {"temperature": 0.7, "top_k": 50, "top_p": 0.9, "seed": 1}
 
 
@@ -73,7 +75,8 @@ def serving(llm: LLM, rows: int) -> Iterator[tuple[Address, Callable[[], int]]]:
     listener.bind(("127.0.0.1", 0))
     settings = ServeSettings(name="model", port=0, max_waiting=64 * rows, drain_seconds=5, max_body=1 << 26)
     server = Server(llm, settings)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+    work = server.serve(sockets=[listener])
+    thread = threading.Thread(target=lambda: asyncio.run(work), name=THREAD, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         time.sleep(0.01)

@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from glimpse.engine.finish import chunk_of
+from glimpse.engine.outbox import End, Inbox, Item, Outbox
 from glimpse.engine.prompts import single_output
 from glimpse.engine.request import Progress, Request
 from glimpse.engine.submit import make_requests
 from glimpse.engine.worker import Job, Worker
-from glimpse.errors import ArgumentError, GlimpseError
+from glimpse.errors import ArgumentError
 from glimpse.llm import LLM, Prompt
-from glimpse.outputs import StreamChunk
+from glimpse.outputs import GenerationOutput, StreamChunk
 from glimpse.sampling.params import SamplingParams
 
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    error: GlimpseError | None
+Batch = list[tuple[int, StreamChunk]]
+_NOTHING = StreamChunk("", (), ())
 
 
 @dataclass(slots=True)
 class _Run:
+    """A request by its name, from the moment at which it is asked for."""
+
     request: Request | None = None
     aborted: bool = False
+
+
+@dataclass(slots=True)
+class _Text:
+    """One of the texts that are read together, and how far it has been handed out."""
+
+    index: int
+    shown: int = 0
+    """Characters."""
+    written: int = 0
+    """Tokens."""
+    last: StreamChunk = _NOTHING
+    """What the round that ended it brought: it goes out with the output."""
+
+    def heard(self, progress: Progress) -> StreamChunk | None:
+        """The chunk of a round; None of the last."""
+        chunk = chunk_of(progress, self.written)
+        self.shown, self.written = self.shown + len(chunk.text), self.written + len(chunk.token_ids)
+        if progress.commit.finish_reason is None:
+            return chunk
+        self.last = chunk
+        return None
+
+    def ended(self, output: GenerationOutput) -> StreamChunk:
+        """The last chunk. An abort lets text go that was held back, for it might have begun a stop string."""
+        return self.last._replace(text=self.last.text + output.text[self.shown :], output=output)
 
 
 class AsyncLLM:
@@ -46,7 +74,8 @@ class AsyncLLM:
             raise ArgumentError(f"{', '.join(options)}: an LLM that is loaded already has its options; leave them out")
         self._own = not isinstance(model, LLM)
         self.llm = model if isinstance(model, LLM) else LLM(model, **options)
-        self._worker = Worker(self.llm._engine)
+        self._outbox = Outbox(lost=lambda request: self._worker.cancel(request))
+        self._worker = Worker(self.llm._engine, self._outbox.flush)
         self._runs: dict[str, _Run] = {}
         self._numbers = count(1)
         self.preemptions = 0
@@ -69,33 +98,26 @@ class AsyncLLM:
     async def generate(
         self, prompt: Prompt, params: SamplingParams | None = None, *, request_id: str | None = None
     ) -> AsyncGenerator[StreamChunk, None]:
-        """Text as it is committed; the last chunk has the whole output.
+        """Text as it is committed, a chunk for every round; the last chunk has the whole output.
 
         Closing the iterator, or cancelling who waits for it, cancels the request. `request_id` names it for `abort`.
         Raises ArgumentError for a wrong prompt or parameters and for a name in use, and what became of the request.
         """
-        name, run = self._named(request_id)
-        try:
-            request = run.request = await self._request(prompt, params)
-            if run.aborted:
-                request.committer.abort()
-            inbox, shown, written, last = self._submit(request), 0, 0, StreamChunk("", (), ())
-            while not isinstance(item := await inbox.get(), _End):
-                last = chunk_of(item, written)
-                shown, written = shown + len(last.text), written + len(last.token_ids)
-                if item.commit.finish_reason is None:
-                    yield last
-                    last = StreamChunk("", (), ())
-            if item.error is not None:
-                raise item.error
-            output = self.llm._finish(request)
-            # An abort lets text go that was held back, for it might have begun a stop string.
-            yield replace(last, text=last.text + output.text[shown:], output=output)
-        finally:
-            del self._runs[name]
-            if run.request is not None:
-                self.preemptions += run.request.preempted
-                self._worker.cancel(run.request)
+        async with aclosing(self._together([(prompt, params)], request_id, lambda: 0.0)) as batches:
+            async for batch in batches:
+                for _, chunk in batch:
+                    yield chunk
+
+    def together(
+        self, asked: Sequence[tuple[Prompt, SamplingParams | None]], *, pause: Callable[[], float]
+    ) -> AsyncGenerator[Batch, None]:
+        """The texts of several prompts at once: whatever has come of any since it was asked last, in one piece.
+
+        A batch has (which text, chunk), each as `generate` gives it. Between two batches there are about `pause()`
+        seconds, but what begins or ends a text comes at once. Raises what the first text to fail raises, and cancels
+        the others.
+        """
+        return self._together(asked, None, pause)
 
     def abort(self, request_id: str) -> bool:
         """Ends a request at once, whatever it is doing: its iterator gives a last chunk, whose output says "abort".
@@ -134,27 +156,60 @@ class AsyncLLM:
         run = self._runs[name] = _Run()
         return name, run
 
-    async def _request(self, prompt: Prompt, params: SamplingParams | None) -> Request:
+    async def _together(
+        self, asked: Sequence[tuple[Prompt, SamplingParams | None]], request_id: str | None, pause: Callable[[], float]
+    ) -> AsyncGenerator[Batch, None]:
+        named = [self._named(request_id) for _ in asked]
+        try:
+            texts, inbox = dict[Request, _Text](), Inbox(pause)
+            # The seeds before anything is waited for: requests get theirs in the order in which they were asked for.
+            settled = [self._settled(params) for _, params in asked]
+            for index, (_, run) in enumerate(named):
+                request = run.request = await self._request(asked[index][0], settled[index])
+                if run.aborted:
+                    request.committer.abort()
+                texts[request] = _Text(index)
+                self._submit(request, inbox)
+            left = len(named)
+            while left:
+                batch: Batch = []
+                for item in await inbox.take():
+                    text = texts[item.request]
+                    if isinstance(item, Progress):
+                        chunk = text.heard(item)
+                    elif item.error is None:
+                        left, chunk = left - 1, text.ended(self.llm._finish(item.request))
+                    else:
+                        if batch:
+                            yield batch
+                        raise item.error
+                    if chunk is not None:
+                        batch.append((text.index, chunk))
+                if batch:
+                    yield batch
+        finally:
+            for name, run in named:
+                del self._runs[name]
+                if run.request is not None:
+                    self.preemptions += run.request.preempted
+                    self._worker.cancel(run.request)
+
+    def _settled(self, params: SamplingParams | None) -> SamplingParams:
+        settled = self.llm._settled(single_output(params))
+        self.llm._asked += 1
+        return settled
+
+    async def _request(self, prompt: Prompt, params: SamplingParams) -> Request:
         llm = self.llm
-        # The seed before anything is waited for: requests get theirs in the order in which they were made.
-        settled = llm._settled(single_output(params))
-        llm._asked += 1
 
         def made() -> Request:
-            (request,) = make_requests(llm._loaded, llm._engine, llm._ids(prompt), settled)
+            (request,) = make_requests(llm._loaded, llm._engine, llm._ids(prompt), params)
             return request
 
         return await asyncio.to_thread(made)
 
-    def _submit(self, request: Request) -> asyncio.Queue[Progress | _End]:
-        inbox: asyncio.Queue[Progress | _End] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
+    def _submit(self, request: Request, inbox: Inbox) -> None:
+        def hear(item: Item) -> None:
+            self._outbox.put(inbox, item)
 
-        def post(item: Progress | _End) -> None:
-            try:
-                loop.call_soon_threadsafe(inbox.put_nowait, item)
-            except RuntimeError:  # the loop is closed: nobody will read it
-                self._worker.cancel(request)
-
-        self._worker.submit(Job(request, post, lambda error: post(_End(error))))
-        return inbox
+        self._worker.submit(Job(request, hear, lambda error: hear(End(request, error))))

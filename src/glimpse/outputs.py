@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from glimpse.errors import GlimpseError
 from glimpse.speculation import Speculation
@@ -128,8 +128,7 @@ class GenerationOutput:
         return {name: _plain(value) for name, value in report.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The text that one token brought (maybe none), and whether a drafter had proposed that token."""
 
     text: str
@@ -137,8 +136,7 @@ class Piece:
     drafted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StreamChunk:
+class StreamChunk(NamedTuple):
     """What one round added to a stream. The texts of all chunks join to the text of the output."""
 
     text: str

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from glimpse.engine.byte_text import Stream
 from glimpse.engine.stops import StopMatch, StopMatcher
-from glimpse.engine.text import TextStream
 
 FinishReason = Literal["stop", "length", "abort"]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """What came of one round's accepted tokens. Cache, logprobs, usage, stream and text are all cut to `token_ids`."""
 
     token_ids: tuple[int, ...]
@@ -60,7 +59,7 @@ class Committer:
 
     def __init__(
         self,
-        text_stream: TextStream,
+        text_stream: Stream,
         *,
         max_tokens: int | None,
         context_room: int,
@@ -160,13 +159,12 @@ class Committer:
         return Commit((), (), self._finish_reason, self._stop_reason, tail)
 
     def _show_next(self) -> None:
-        """Reads the text of what was taken first of all that has none."""
+        """Reads the text of what was taken first of all that has none. There are no stop strings: nothing is held."""
         taken = self._unread.popleft()
-        last = len(taken.token_ids) - 1
-        taken.commit = _commit_of(taken, [
-            self._read(token, taken.finish_reason if place == last else None, armed=True)
-            for place, token in enumerate(taken.token_ids)
-        ])  # fmt: skip
+        pieces = [self._stream.push(token) for token in taken.token_ids[:-1]]
+        self._shown += pieces
+        pieces += [self._read(token, taken.finish_reason, armed=True) for token in taken.token_ids[-1:]]
+        taken.commit = _commit_of(taken, pieces)
 
     def _judge(self, token: int) -> tuple[bool, FinishReason | None]:
         """Takes a token; whether stops count for it, and why it is the last as far as ids say."""

@@ -31,11 +31,9 @@ def output_of(request: Request, settings: Mapping[str, object]) -> GenerationOut
 
 def chunk_of(progress: Progress, before: int) -> StreamChunk:
     """What a step added to a request that had written `before` tokens, as a stream chunk."""
-    commit, request = progress.commit, progress.request
-    pieces = tuple(
-        Piece(text, token, index < progress.accepted)
-        for index, (text, token) in enumerate(zip(commit.pieces, commit.token_ids, strict=True))
-    )
+    commit, request, accepted = progress.commit, progress.request, progress.accepted
+    drafted = [index < accepted for index in range(len(commit.token_ids))]
+    pieces = tuple(map(Piece, commit.pieces, commit.token_ids, drafted))
     asked = request.params.logprobs is not None
     logprobs = tuple(request.logprobs[before : before + len(commit.token_ids)]) if asked else None
     return StreamChunk(

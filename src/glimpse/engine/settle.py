@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -187,8 +187,7 @@ def keep_tokens(
     return made.commit, made.accepted
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """A row's round, whose tokens are output now; it is counted, and its text read, when it is told of."""
 
     request: Request

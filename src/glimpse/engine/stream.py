@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import replace
 
 from glimpse.engine.face import EngineFace
 from glimpse.engine.finish import chunk_of
@@ -42,7 +41,7 @@ def chunks(
                 yield chunk
             else:
                 last = chunk
-    yield replace(last, output=finish(request))
+    yield last._replace(output=finish(request))
 
 
 def follow(engine: EngineFace, request: Request, report: Report) -> Generator[Progress, None, None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from glimpse.engine.byte_text import text_stream
 from glimpse.engine.commit import Committer
 from glimpse.engine.face import EngineFace
 from glimpse.engine.loaded import Loaded
 from glimpse.engine.request import Request
-from glimpse.engine.text import TextStream
 from glimpse.errors import ArgumentError
 from glimpse.sampling.checks import shown
 from glimpse.sampling.params import ResolvedParams, SamplingParams
@@ -61,7 +61,7 @@ def _request(
     checkpoint, parts, options = loaded.checkpoint, engine.parts, engine.options
     room = loaded.context - len(prompt)
     committer = Committer(
-        TextStream(checkpoint.tokenizer, skip_special_tokens=params.skip_special_tokens),
+        text_stream(checkpoint.tokenizer, skip_special_tokens=params.skip_special_tokens),
         max_tokens=params.max_tokens,
         context_room=room,
         min_tokens=params.min_tokens,

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-REPLACEMENT = "\ufffd"
-_UNFINISHED = 3
+from glimpse.model.token_bytes import REPLACEMENT
+
+UNFINISHED = 3
 """A UTF-8 character has at most 4 bytes, so an unfinished one shows as at most 3 replacement characters."""
-_WINDOW = 16
+WINDOW = 16
 """Tokens decoded together before the window is cut back to its last whole piece."""
-_BROKEN = 4 * _WINDOW
+BROKEN = 4 * WINDOW
 """The same where no whole piece ends: a long run of invalid bytes."""
-_SYNC = 8
+SYNC = 8
 """Tokens kept of such a run. UTF-8 finds its place again within 4 bytes, and every kept token has at least one."""
 
 
@@ -71,7 +72,7 @@ class TextStream:
             self._ids.pop()
             return ""
         if not text.startswith(self._shown):
-            if text.endswith(REPLACEMENT) and len(self._ids) - self._whole <= _UNFINISHED:
+            if text.endswith(REPLACEMENT) and len(self._ids) - self._whole <= UNFINISHED:
                 # A byte-fallback run that ends in an unfinished character: what was shown comes back once it is whole.
                 self._text = text
                 return ""
@@ -92,8 +93,8 @@ class TextStream:
 
     def _certain_length(self) -> int:
         """The length of the text without the replacement characters at its end that may still become something else."""
-        text, least = self._text, len(self._text) - _UNFINISHED
-        if len(self._ids) - self._whole <= _UNFINISHED:
+        text, least = self._text, len(self._text) - UNFINISHED
+        if len(self._ids) - self._whole <= UNFINISHED:
             # A byte-fallback run takes settled bytes that had no text (a leading space) along while it is unfinished.
             least = len(self._shown)
         end = len(text)
@@ -125,10 +126,10 @@ class TextStream:
     def _shorten(self) -> None:
         if len(self._shown) == len(self._text):
             piece_start, self._whole = self._whole, len(self._ids)
-            if len(self._ids) > _WINDOW:
+            if len(self._ids) > WINDOW:
                 self._shorten_to(self._ids[piece_start:])
-        elif len(self._ids) > _BROKEN:
-            self._shorten_to(self._ids[-_SYNC:])
+        elif len(self._ids) > BROKEN:
+            self._shorten_to(self._ids[-SYNC:])
 
     def _shorten_to(self, tail: list[int]) -> None:
         """Keep only `tail`, unless it has no shown text: the next token would then be treated as the first."""

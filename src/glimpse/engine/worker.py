@@ -29,8 +29,9 @@ class Worker:
     Whatever is asked takes effect between two steps.
     """
 
-    def __init__(self, engine: EngineFace) -> None:
-        self._engine = engine
+    def __init__(self, engine: EngineFace, told: Callable[[], None]) -> None:
+        """`told` is called in the thread when jobs have been told of a step: what they heard may be handed on."""
+        self._engine, self._told = engine, told
         self._wake = Condition()
         self._asked: list[Callable[[], None]] = []
         self._jobs: dict[Request, Job] = {}
@@ -73,8 +74,12 @@ class Worker:
             for action in asked:
                 action()
             if closing:
-                return self._fail(_closed())
-            self._advance()
+                self._fail(_closed())
+            else:
+                self._advance()
+            self._told()
+            if closing:
+                return
 
     def _begin(self, job: Job) -> None:
         self._jobs[job.request] = job

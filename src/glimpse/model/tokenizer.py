@@ -11,6 +11,7 @@ from typing import Any
 from glimpse.errors import ArgumentError, GlimpseError, ModelError
 from glimpse.model.chat import bounded_template, encode_chat, refuse_powers, texts_of
 from glimpse.model.replacements import refuse_bombs
+from glimpse.model.token_bytes import token_texts
 
 Message = Mapping[str, str]
 _SLACK = 4
@@ -31,6 +32,8 @@ class Tokenizer:
         self._lock = threading.Lock()
         added = self._backend.get_added_tokens_decoder()
         self.special_texts: dict[str, int] = {token.content: index for index, token in added.items() if token.special}
+        self.texts = token_texts(self._backend, self.special_texts)
+        """Of each token, by whether special ones are skipped, where they have texts of their own (see there)."""
         self.special_ids: frozenset[int] = frozenset(self.special_texts.values()) | set(fast.all_special_ids)
         vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._longest = max(map(len, vocabulary))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Iterable, Iterator
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from glimpse.async_llm import Batch
 from glimpse.serve.errors import ApiError, as_api_error
-from glimpse.serve.form import Form, Json
-from glimpse.serve.work import Chunks, Work
+from glimpse.serve.form import Form, Json, dumped
+from glimpse.serve.merge import merged
+from glimpse.serve.work import Batches, Work
 
 _LOG = logging.getLogger("glimpse.serve")
 
@@ -44,48 +45,47 @@ class Answer(Response):
         try:
             async with (
                 asyncio.timeout(self._work.served.settings.request_seconds) as limit,
-                self._work.open() as chunks,
+                self._work.open(stream=self._stream) as batches,
             ):
-                await (self._parts(chunks, send) if self._stream else self._whole(chunks, scope, receive, send))
+                await (self._parts(batches, send) if self._stream else self._whole(batches, scope, receive, send))
         except Exception as error:
             late = isinstance(error, TimeoutError) and limit.expired()
             refusal = self._late() if late else as_api_error(error)
             self._note(error, refusal)
             if self._begun:
-                await self._event(send, refusal.to_json())
+                await _write(send, [dumped(refusal.to_json())])
                 await self._end(send)
             else:
                 await refusal.response()(scope, receive, send)
 
-    async def _whole(self, chunks: Chunks, scope: Scope, receive: Receive, send: Send) -> None:
-        async for _ in chunks:
+    async def _whole(self, batches: Batches, scope: Scope, receive: Receive, send: Send) -> None:
+        async for _ in batches:
             pass
         outputs = sorted(self._work.outputs.items())
         choices = [self._form.whole(index, output) for index, output in outputs]
         await _json(self._form.head.whole(choices, self._work.usage))(scope, receive, send)
 
-    async def _parts(self, chunks: Chunks, send: Send) -> None:
+    async def _parts(self, batches: Batches, send: Send) -> None:
+        head = self._form.head
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         self._begun = True
-        async for body in self._bodies(chunks):
-            await self._event(send, body)
+        if opening := [head.part(choice, None) for choice in self._form.opening()]:
+            await _write(send, opening)
+        async for batch in batches:
+            # A reader who is behind gets more text at once; only who asks where it came from gets it round by round.
+            await _write(send, self._bodies(batch if head.origins else merged(batch)))
+        if head.usage:
+            await _write(send, [head.last(self._work.usage)])
         await self._end(send)
 
-    async def _bodies(self, chunks: Chunks) -> AsyncIterator[Json]:
+    def _bodies(self, batch: Batch) -> Iterator[str]:
         head = self._form.head
-        for choice in self._form.opening():
-            yield head.part(choice, None)
-        async for index, chunk in chunks:
+        for index, chunk in batch:
             *before, last = self._form.part(index, chunk)
             for choice in before:
                 yield head.part(choice, None)
             yield head.part(last, chunk)
-        if head.usage:
-            yield head.last(self._work.usage)
-
-    async def _event(self, send: Send, body: Json) -> None:
-        await send({"type": "http.response.body", "body": b"data: " + _text(body) + b"\n\n", "more_body": True})
 
     async def _end(self, send: Send) -> None:
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
@@ -106,9 +106,11 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def _text(body: Json) -> bytes:
-    return json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+async def _write(send: Send, bodies: Iterable[str]) -> None:
+    """Events with these bodies, in one piece."""
+    events = "".join([f"data: {body}\n\n" for body in bodies])
+    await send({"type": "http.response.body", "body": events.encode(), "more_body": True})
 
 
 def _json(body: Json) -> Response:
-    return Response(_text(body), media_type="application/json")
+    return Response(dumped(body), media_type="application/json")

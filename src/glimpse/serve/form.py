@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from glimpse.outputs import GenerationOutput, StreamChunk
 from glimpse.serve.origin import glimpse_of
 
 Json = dict[str, Any]
+dumped = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+"""JSON text of an object, made once for all: `json.dumps` with options makes an encoder each time."""
+
+_NOWHERE: Json = {"tokens": [], "gamma": None}
+"""Of a part without tokens."""
 
 
 class Form(Protocol):
@@ -29,7 +36,7 @@ class Form(Protocol):
         """The choice of a finished text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Head:
     """What every body of an answer begins with."""
 
@@ -49,16 +56,24 @@ class Head:
         """A whole answer."""
         return self._base(self.kind) | {"choices": list(choices), "usage": usage}
 
-    def part(self, choice: Json, chunk: StreamChunk | None) -> Json:
-        """A streamed part."""
-        body = self._base(self.part_kind) | {"choices": [choice]}
-        if self.usage:
-            body["usage"] = None
-        return self._with_origins(body, chunk)
+    def part(self, choice: Json, chunk: StreamChunk | None) -> str:
+        """The JSON text of a streamed part."""
+        return self._part([choice], chunk)
 
-    def last(self, usage: Json) -> Json:
-        """The part that has the usage."""
-        return self._with_origins(self._base(self.part_kind) | {"choices": [], "usage": usage}, None)
+    def last(self, usage: Json) -> str:
+        """The part that has the usage, as JSON text."""
+        return self._part([], None, usage)
+
+    def _part(self, choices: Sequence[Json], chunk: StreamChunk | None, usage: Json | None = None) -> str:
+        told = f',"usage":{dumped(usage)}' if self.usage else ""
+        if self.origins:
+            told += f',"glimpse":{dumped(_NOWHERE if chunk is None else glimpse_of(chunk))}'
+        return f'{self._opening}"choices":{dumped(choices)}{told}}}'
+
+    @cached_property
+    def _opening(self) -> str:
+        """What all streamed parts begin with."""
+        return dumped(self._base(self.part_kind))[:-1] + ","
 
     def _base(self, kind: str) -> Json:
         return {
@@ -68,8 +83,3 @@ class Head:
             "model": self.model,
             "system_fingerprint": None,
         }
-
-    def _with_origins(self, body: Json, chunk: StreamChunk | None) -> Json:
-        if self.origins:
-            body["glimpse"] = {"tokens": [], "gamma": None} if chunk is None else glimpse_of(chunk)
-        return body

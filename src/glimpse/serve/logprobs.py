@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from glimpse.engine.text import TextStream
+from glimpse.engine.byte_text import text_stream
 from glimpse.model.tokenizer import Tokenizer
 from glimpse.outputs import TokenLogprob
 
@@ -39,7 +39,7 @@ class CompletionLogprobs:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._stream = TextStream(tokenizer, skip_special_tokens=False)
+        self._stream = text_stream(tokenizer, skip_special_tokens=False)
         self._offset = 0
 
     def part(self, tokens: Sequence[int], entries: Sequence[TokenLogprob | None]) -> dict[str, Any]:

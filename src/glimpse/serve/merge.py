@@ -1,41 +1,32 @@
-"""Several streams as one."""
+"""Several rounds of a text as one chunk."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from typing import TypeVar
+from collections.abc import Sequence
+from itertools import chain
 
-Item = TypeVar("Item")
-_END = object()
+from glimpse.async_llm import Batch
+from glimpse.outputs import StreamChunk
 
 
-async def merged(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
-    """(which source, item) as they come. Raises what the first source to fail raises; closing it closes all of them."""
-    inbox: asyncio.Queue[tuple[int, object]] = asyncio.Queue()
+def merged(batch: Batch) -> Batch:
+    """One chunk for each text of a batch, which says what all of its own say but for where tokens came from."""
+    if len(batch) == 1:
+        return batch
+    found: dict[int, list[StreamChunk]] = {}
+    for index, chunk in batch:
+        found.setdefault(index, []).append(chunk)
+    return [(index, _one(chunks)) for index, chunks in found.items()]
 
-    async def read(index: int, source: AsyncGenerator[Item, None]) -> None:
-        try:
-            async with aclosing(source):
-                async for item in source:
-                    inbox.put_nowait((index, item))
-            inbox.put_nowait((index, _END))
-        except Exception as error:
-            inbox.put_nowait((index, error))
 
-    tasks = [asyncio.create_task(read(index, source)) for index, source in enumerate(sources)]
-    left = len(tasks)
-    try:
-        while left:
-            index, item = await inbox.get()
-            if item is _END:
-                left -= 1
-            elif isinstance(item, Exception):
-                raise item
-            else:
-                yield index, item  # type: ignore[misc]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+def _one(chunks: Sequence[StreamChunk]) -> StreamChunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    logprobs = [chunk.logprobs for chunk in chunks if chunk.logprobs is not None]
+    return chunks[-1]._replace(
+        text="".join([chunk.text for chunk in chunks]),
+        token_ids=tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)),
+        pieces=tuple(chain.from_iterable(chunk.pieces for chunk in chunks)),
+        logprobs=tuple(chain.from_iterable(logprobs)) if logprobs else None,
+        drafted=sum(chunk.drafted for chunk in chunks),
+    )

@@ -84,12 +84,13 @@ class DrafterMetrics:
 
     def __init__(self, metrics: Metrics, labels: tuple[str, str], lossy: str | None) -> None:
         self._metrics, self._labels, self._lossy = metrics, labels, lossy
+        self._written = metrics._written.labels(*labels)
 
     def committed(self, chunk: StreamChunk, watch: Stopwatch) -> None:
         """A round has written tokens."""
         metrics, labels = self._metrics, self._labels
         watch.mark()
-        metrics._written.labels(*labels).inc(len(chunk.token_ids))
+        self._written.inc(len(chunk.token_ids))
         if self._lossy is not None:
             metrics._lossy.labels(*labels, self._lossy).inc(len(chunk.token_ids))
         if not chunk.drafted:
