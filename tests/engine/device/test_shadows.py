@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -150,6 +151,25 @@ def test_a_batch_that_grows_looks_at_smaller_trees_beside_the_large_ones_of_befo
     assert len(shadow.shadows._rounds[0].gains) > 20
     shadow.ready()
     assert all(len(made.gains) <= 20 for slot, made in shadow.shadows._rounds.items() if slot)
+
+
+def test_other_threads_have_most_of_the_interpreter():
+    """Where the engine is stepped by a thread of its own, as by a server's."""
+    shadow, units = Watched(), []
+    work = shadow.shadows._work
+    shadow.shadows._work = lambda *given: (units.append(given), work(*given))
+
+    def steps():
+        for _ in range(PATIENCE):
+            shadow.shadows._unit = 10.0
+            shadow.shadows.step(shadow.seats, 100.0)
+
+    other = threading.Thread(target=steps)
+    other.start()
+    other.join()
+    assert len(units) == 1, "the next one is due in a hundred seconds"
+    steps()
+    assert len(units) == 1 + PATIENCE
 
 
 def test_a_long_text_is_read_in_pieces():

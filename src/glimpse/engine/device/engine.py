@@ -66,8 +66,6 @@ class DeviceEngine:
         heard = self._pace.heard if isinstance(self._pace, AheadBlocks) else None
         blocks = BlockReader(core.blocks, parts, heard) if core.blocks and core.blocks.told else None
         self._settler = DeviceSettler(parts, waits=host.waits, trees=trees, blocks=blocks)
-        self._progress: list[Progress] = []
-        """What callers have heard of in this step."""
         self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, host.topk,
                               lambda: host.hears(self._seats.taken), lambda: host.recalls)  # fmt: skip
 
@@ -165,16 +163,15 @@ class DeviceEngine:
         if launched:
             self._host.launched(self._seats.taken, self._reader.begun, self._settler.waited)
         self._land(self.AHEAD if launched else 0)
-        self._tell()
-        progress, self._progress = self._progress, []
-        return progress + (self._eager.step() if self._eager.busy else [])
+        return self._told() + (self._eager.step() if self._eager.busy else [])
 
-    def _tell(self) -> None:
+    def _told(self) -> list[Progress]:
         """What was read, its text by now: the device has its next step, or the host is about to draft for it."""
-        for made in self._settler.tell():
-            self._progress.append(made)
+        progress = self._settler.tell()
+        for made in progress:
             if made.request.hear:
                 made.request.hear(made)
+        return progress
 
     def _make_room(self) -> None:
         """Pages for all that the rows may write before the next step."""
@@ -206,8 +203,9 @@ class DeviceEngine:
             if seats:
                 host.change(seats)
         if self._flying and host.asks(seats, begun):
+            # Callers hear of a first token when the step is over, and drafts would hold it up: they come with the next.
             self._land(0)
-            self._tell()
+            return False
         if not seats:
             return False
         move = host.next(seats, begun, plain=self._settler.doubtful)

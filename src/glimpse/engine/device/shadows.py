@@ -11,6 +11,7 @@ reports much longer than a unit takes: where plain steps keep it busy, each unit
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ PATIENCE = 32
 ROOM, UNIT = 2.0, 2e-4
 """Units that have to fit into what the host waits a step, as other threads and collections take of it too; seconds of a
 unit before one was done."""
+SHARE = 0.1
+"""Of the time, what units may take where the engine is stepped by a thread of its own: the others answer requests, and
+each time that they want the interpreter they wait for a unit's end."""
 Told = Callable[[int, int, int], None]
 """told(number, tokens, passed): after the last `passed` tokens of a request's text a step with drafts would have
 written the first `tokens` of them at once."""
@@ -94,25 +98,33 @@ class Shadows:
         self._turn, self._missed = 0, 0
         self._unit, self._took = UNIT, 0.0
         """Seconds of a unit, and of the one that was done in the last step."""
+        self._ended = 0.0
+        """When the last unit did."""
         self._prices: StepPrices | None = None
         self._size, self._left = 0, 0
         """How many rows prices are for, and the rounds for which they hold."""
 
     def step(self, seats: Sequence[Seat], waited: float) -> None:
         """A plain step of these rows was launched; `waited`: seconds that the host waited for the last report."""
-        spare = waited + self._took >= ROOM * self._unit
+        spare = waited + self._took >= ROOM * self._unit and not self._crowds()
         self._missed, self._took = 0 if spare else self._missed + 1, 0.0
         if spare or self._missed >= PATIENCE:
             self._missed = 0
             self._turn = (self._turn + 1) % len(seats)
             begun = time.perf_counter()
             self._work(seats, seats[self._turn])
-            self._took = time.perf_counter() - begun
+            self._ended = time.perf_counter()
+            self._took = self._ended - begun
             self._unit += (self._took - self._unit) / EVEN
 
     def leave(self, slot: int) -> None:
         """Another request will have the row."""
         self._rounds.pop(slot, None)
+
+    def _crowds(self) -> bool:
+        """Whether another unit now would take more than its share of an interpreter that others use."""
+        alone = threading.current_thread() is threading.main_thread()
+        return not alone and time.perf_counter() - self._ended < self._unit / SHARE
 
     def _work(self, seats: Sequence[Seat], seat: Seat) -> None:
         """A unit of work for one row."""
