@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from tests.cuts import cut_to_likeliest
-from tests.doubles import RandomPacer, with_parts
-from tests.drafting.histories import rows_of
+from tests.doubles import RandomPacer
 from tests.trees import Spine, Trees
 
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from glimpse.cache.rows import Rows
-from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.build import make_parts
-from glimpse.engine.device.asking import NEW
 from glimpse.engine.device.build import device_engine
-from glimpse.engine.device.prompt_topk import PromptTopK, worth_hearing
 from glimpse.engine.options import EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
@@ -247,94 +242,3 @@ def test_trees_are_refused_where_bits_count(llm):
     options = EngineOptions(**ENGINES["racer"], exact="bitwise")
     with pytest.raises(ArgumentError, match="'bitwise' takes chains, and drafter 'racer' gives trees"):
         device_engine(make_parts(llm.loaded, options), options)
-
-
-class Listening(RacerDrafter):
-    """Keeps what it is told of prompts."""
-
-    def __init__(self):
-        super().__init__(4)
-        self.wants_prompt_topk, self.told = True, []
-
-    def recycle(self, slot, successors):
-        self.told.append(successors)
-        super().recycle(slot, successors)
-
-
-def test_drafters_hear_of_prompts_what_the_eager_path_says(llm, monkeypatch):
-    """A prompt read in two parts; its last token is read again with the first tree."""
-    for module in ("prefill", "reading"):
-        monkeypatch.setattr(f"glimpse.engine.device.{module}.CHUNK", 8)
-    (prompt,) = prompts_of(llm, 9)
-    plain, device = Listening(), Listening()
-    outputs = [
-        with_parts(llm, plain, draft_tokens=4).generate([prompt], greedy(3)),
-        with_trees(llm, device, draft_tokens=4).generate([prompt], greedy(3)),
-    ]
-    assert ids_of(outputs[0]) == ids_of(outputs[1])
-    right, (first, second, *_) = plain.told[0], device.told
-    assert [len(first.tokens), len(second.tokens)] == [5, 4]
-    assert torch.equal(torch.cat([first.tokens, second.tokens]), right.tokens)
-    assert torch.equal(torch.cat([first.likeliest, second.likeliest]), right.likeliest)
-    torch.testing.assert_close(torch.cat([first.chances, second.chances]), right.chances)
-
-
-def test_what_was_read_of_a_prompt_is_its_requests_alone(llm):
-    """Told before the row's first draft; nothing of a request that left before it."""
-    decoder = llm.loaded.checkpoint.decoder
-    parts = SimpleNamespace(
-        decoder=decoder, drafter=Listening(), sampler=SimpleNamespace(vocab=decoder.spec.vocab_size)
-    )
-    topk, told = PromptTopK(parts), parts.drafter.told
-    hidden = torch.randn(5, decoder.spec.hidden_size)
-    parts.drafter.admit(rows_of([1, 2, 3], [4, 5]))
-    with torch.inference_mode():
-        topk.note([0, 1], [torch.tensor([1, 2, 3]), torch.tensor([4, 5])], hidden)
-        topk.note([0], [torch.tensor([6])], hidden[:1])
-    assert told == []
-    topk.forget(1)
-    topk.tell([1, 0])
-    assert [found.tokens.tolist() for found in told] == [[1, 2, 3], [6]]
-    assert torch.equal(told[1].likeliest, told[0].likeliest[:1])
-    topk.tell([0])
-    assert len(told) == 2
-
-
-def test_it_is_told_in_pieces_that_have_arrived(llm, monkeypatch):
-    """Where nobody waits for it: a piece at a time, in order, and none that is still on its way."""
-    monkeypatch.setattr("glimpse.engine.device.prompt_topk.PIECE", 2)
-    decoder = llm.loaded.checkpoint.decoder
-    parts = SimpleNamespace(
-        decoder=decoder, drafter=Listening(), sampler=SimpleNamespace(vocab=decoder.spec.vocab_size)
-    )
-    topk, told = PromptTopK(parts), parts.drafter.told
-    parts.drafter.admit(rows_of([1, 2, 3]))
-    with torch.inference_mode():
-        topk.note([0], [torch.tensor([1, 2, 3])], torch.randn(3, decoder.spec.hidden_size))
-    with monkeypatch.context() as late:
-        late.setattr("glimpse.engine.device.mail.Mark.reached", property(lambda mark: False))
-        assert topk.tell_piece(0)
-        assert told == []
-    assert [topk.tell_piece(0) for _ in range(3)] == [True, True, False]
-    assert [found.tokens.tolist() for found in told] == [[1, 2], [3]]
-    topk.tell([0])
-    assert len(told) == 2
-
-
-def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
-    """Then the drafter hears of steps only, of at most a tree and its root."""
-    monkeypatch.setattr("glimpse.engine.device.host_side.worth_hearing", lambda turns, asking, rows: False)
-    device = Listening()
-    (prompt,) = prompts_of(llm, 9)
-    outputs = with_trees(llm, device, draft_tokens=4).generate([prompt], greedy(3))
-    assert ids_of(outputs) == ids_of(llm.generate([prompt], greedy(3)))
-    assert max(len(told.tokens) for told in device.told) <= 5
-
-
-@pytest.mark.parametrize(("own", "speed", "worth"), [(True, 2.0, False), (False, 0.9, False), (False, 1.1, True),
-                                                     (False, None, True)])  # fmt: skip
-def test_what_is_worth_hearing(own, speed, worth):
-    """Where the host makes the drafts, and they do not slow the batch down as far as is known."""
-    asking = SimpleNamespace(speed=lambda rows, doubts: speed if rows == (7, NEW) else 0.0)
-    assert worth_hearing(SimpleNamespace(own=own), asking, (7,)) is worth
-    assert worth_hearing(None, None, (7,))

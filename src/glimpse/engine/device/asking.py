@@ -166,6 +166,11 @@ class Asking:
         tokens, error = self._texts.tokens(rows)
         return (tokens + doubts * error) / (len(rows) * price)
 
+    def plain_seconds(self, rows: int) -> float | None:
+        """What a plain step of so many rows takes; None where none was timed."""
+        size = self._sizes.get(rows.bit_length())
+        return size.plain.seconds if size and size.plain.times else None
+
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
         if launched.drafts:

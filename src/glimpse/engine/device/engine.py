@@ -67,7 +67,7 @@ class DeviceEngine:
         blocks = BlockReader(core.blocks, parts, heard) if core.blocks and core.blocks.told else None
         self._settler = DeviceSettler(parts, waits=host.waits, trees=trees, blocks=blocks)
         self._reader = Reader(core, parts.rows, self._seats, self._launcher.graphs, host.topk,
-                              lambda: host.hears(self._seats.taken), lambda: host.recalls)  # fmt: skip
+                              lambda seat: host.hears(self._seats.taken, seat), lambda: host.recalls)  # fmt: skip
 
     @property
     def options(self) -> EngineOptions:

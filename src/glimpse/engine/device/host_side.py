@@ -56,9 +56,11 @@ class HostSide:
         """Whether rows go by what was important to their prompts."""
         return self.turns is None or self.turns.own
 
-    def hears(self, seats: list[Seat]) -> bool:
-        """Whether the successors of the prompt of one more request are worth their cost."""
-        return worth_hearing(self.turns, self.asking, numbers_of(seats))
+    def hears(self, seats: list[Seat], new: Seat) -> bool:
+        """Whether the successors of a new request's prompt are worth their cost to all."""
+        request = new.request
+        seconds = self.topk.seconds(request.length) if self.topk else 0.0
+        return worth_hearing(self.turns, self.asking, numbers_of(seats), request.limit - request.length, seconds)
 
     def changes(self, seats: list[Seat]) -> bool:
         """Whether others draft from the next step of these rows on; then nothing may be in flight."""

@@ -6,6 +6,7 @@ the demo model. Only where the drafter `wants_prompt_topk`.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -21,6 +22,8 @@ from glimpse.engine.device.mail import Mark
 from glimpse.engine.device.turns import Turns
 from glimpse.engine.parts import Parts
 
+EVEN = 8
+"""Prompts over which times are averaged."""
 PIECE = 256
 """Positions whose logits are there at once, and of which the drafter is told at once."""
 
@@ -45,14 +48,22 @@ class PromptTopK:
         self._nothing = torch.zeros(PIECE, dtype=torch.int64, device=device)
         self._late: defaultdict[int, deque[_Found]] = defaultdict(deque)
         """By slot, what the drafter has not been told of."""
+        self._found, self._told = 0.0, 0.0
+        """Seconds a token that noting and telling take."""
+
+    def seconds(self, tokens: int) -> float:
+        """What hearing of a prompt of so many takes, while all rows wait; 0 before it was seen."""
+        return (self._found + self._told) * tokens
 
     def note(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
         """Of each row's prompt its tokens in `texts`, [n] int64 on the host, were read, with `hidden` [all, hidden]
         after the final norm, row after row; what is noted of a row before is kept."""
+        begun = time.perf_counter()
         found = torch.cat([self._likeliest(piece) for piece in torch.split(hidden, PIECE)])
         likely = torch.empty(found.shape, dtype=found.dtype, pin_memory=found.is_cuda)
         likely.copy_(found, non_blocking=True)
         arrived, end = Mark(found.device), 0
+        self._found += (_each(begun, len(hidden)) - self._found) / EVEN
         for slot, text in zip(slots, texts, strict=True):
             begin, end = end, end + len(text)
             pieces = zip(torch.split(text, PIECE), torch.split(likely[begin:end], PIECE), strict=True)
@@ -65,9 +76,13 @@ class PromptTopK:
     def tell(self, slots: Sequence[int]) -> None:
         """Tells the drafter, which is about to draft for these rows, of what was noted of them."""
         for slot in slots:
+            begun, tokens = time.perf_counter(), 0
             for found in self._late.pop(slot, ()):
                 found.arrived.wait()
                 self._recycle(slot, found)
+                tokens += len(found.tokens)
+            if tokens:
+                self._told += (_each(begun, tokens) - self._told) / EVEN
 
     def tell_piece(self, slot: int) -> bool:
         """Tells the drafter of the next piece of what was noted of a row, if it has arrived; waits for nothing. Returns
@@ -100,10 +115,25 @@ def prompt_topk(parts: Parts) -> PromptTopK | None:
     return PromptTopK(parts) if parts.drafter.wants_prompt_topk else None
 
 
-def worth_hearing(turns: Turns | None, asking: Asking | None, rows: tuple[int, ...]) -> bool:
+def _each(begun: float, tokens: int) -> float:
+    """Seconds since `begun`, of each of so many tokens."""
+    return (time.perf_counter() - begun) / tokens
+
+
+def worth_hearing(
+    turns: Turns | None, asking: Asking | None, rows: tuple[int, ...], wanted: int, seconds: float
+) -> bool:  # fmt: skip
     """Whether the host's drafts for these requests and a new one are worth what they need to hear of its prompt, as far
-    as anybody knows: it makes them, and they may well not slow it down."""
+    as anybody knows: it makes them, and they may well save more than that.
+
+    `wanted`: tokens that the new one may write; `seconds`: what hearing of its prompt takes, in which all rows wait.
+    While it writes each other row begins anew once, too, if all are like it.
+    """
     if turns is not None and turns.own:
         return False
     speed = asking.speed((*rows, NEW), UNLIKE) if asking else None
-    return speed is None or speed >= 1
+    if asking is None or speed is None:
+        return True
+    count = len(rows) + 1
+    saved = (1 - 1 / max(speed, 1.0)) * wanted * (asking.plain_seconds(count) or 0.0)
+    return speed >= 1 and saved >= count * seconds

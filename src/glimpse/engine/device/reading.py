@@ -42,10 +42,10 @@ class Reader:
 
     def __init__(
         self, core: Core, rows: Rows, seats: Seats, graphs: Graphs, topk: PromptTopK | None = None,
-        hears: Callable[[], bool] = lambda: True, recalls: Callable[[], bool] = lambda: True,
+        hears: Callable[[Seat], bool] = lambda seat: True, recalls: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
-        """`topk`: where the drafter wants the successors of prompts; `hears`: whether it is worth their cost now;
-        `recalls`: whether the rows draft for themselves now, and go by what prompts made important."""
+        """`topk`: where the drafter wants the successors of prompts; `hears`: whether a request's are worth their cost
+        now; `recalls`: whether the rows draft for themselves now, and go by what prompts made important."""
         self._core, self._rows, self._seats, self._topk, self._hears = core, rows, seats, topk, hears
         self._recalls = recalls
         self._bitwise = BitwiseReader(core) if core.settings.bitwise else None
@@ -157,7 +157,7 @@ class Reader:
 
     def _hold(self, seats: list[Seat], texts: list[Tensor], hidden: Tensor) -> None:
         """What was read of some prompts, and became of it, which lies where the next part's will."""
-        if self._topk and self._hears():
+        if self._topk and self._hears(seats[0]):
             self._unheard.append(_Read(seats, [text.clone() for text in texts], hidden.clone()))
 
     def _forward(self, seat: Seat, text: Tensor, start: int, scores: Scores | None) -> Tensor:
