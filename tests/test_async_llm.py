@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 import pytest
 
@@ -261,6 +262,20 @@ def test_the_loop_goes_on_while_the_engine_steps(llm):
         return turns
 
     assert opened(llm, work) > 50
+
+
+def test_a_loop_that_is_closed_leaves_no_name_behind(llm):
+    served = AsyncLLM(llm)
+    loop = asyncio.new_event_loop()
+    texts = served.generate(PROMPTS[0], SamplingParams(max_tokens=60, ignore_eos=True), request_id="x")
+    loop.run_until_complete(anext(texts))
+    loop.close()
+    until = time.monotonic() + 10
+    while served.running and time.monotonic() < until:
+        time.sleep(0.01)
+    assert served.running == 0
+    assert len(asyncio.run(read(served.generate(PROMPTS[0], SamplingParams(max_tokens=2), request_id="x")))) > 0
+    asyncio.run(served.close())
 
 
 def test_options_of_a_loaded_llm_are_refused(llm):

@@ -74,7 +74,7 @@ class AsyncLLM:
             raise ArgumentError(f"{', '.join(options)}: an LLM that is loaded already has its options; leave them out")
         self._own = not isinstance(model, LLM)
         self.llm = model if isinstance(model, LLM) else LLM(model, **options)
-        self._outbox = Outbox(lost=lambda request: self._worker.cancel(request))
+        self._outbox = Outbox(self._lost)
         self._worker = Worker(self.llm._engine, self._outbox.flush)
         self._runs: dict[str, _Run] = {}
         self._numbers = count(1)
@@ -189,7 +189,7 @@ class AsyncLLM:
                     yield batch
         finally:
             for name, run in named:
-                del self._runs[name]
+                self._runs.pop(name, None)
                 if run.request is not None:
                     self.preemptions += run.request.preempted
                     self._worker.cancel(run.request)
@@ -207,6 +207,13 @@ class AsyncLLM:
             return request
 
         return await asyncio.to_thread(made)
+
+    def _lost(self, request: Request) -> None:
+        """The event loop of whoever asked for it is closed: nobody will read of it, or give its name back."""
+        self._worker.cancel(request)
+        for name, run in list(self._runs.items()):
+            if run.request is request:
+                self._runs.pop(name, None)
 
     def _submit(self, request: Request, inbox: Inbox) -> None:
         def hear(item: Item) -> None:
