@@ -18,6 +18,12 @@ from glimpse.engine.device.prompt_topk import PromptTopK, worth_hearing
 __all__ = ["few_processors", "folder", "llm"]
 
 
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """The interpreter takes seconds for 256 positions."""
+    monkeypatch.setattr("glimpse.engine.device.prompt_topk.PIECE", 8)
+
+
 class Listening(RacerDrafter):
     """Keeps what it is told of prompts."""
 
