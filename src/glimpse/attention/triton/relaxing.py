@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -215,15 +214,15 @@ def relax(
     """Puts the token drafted next in the place of each pick of `sample` that differs, where `rule` lets it pass.
 
     `logits` [N, vocab or more] and `settings` as `sample` has just picked by them; `fed`: the tokens of the step, of
-    which each row's next one is its draft; `loose` [N] int32: 1 where a pick was replaced, else 0. `ragged`: the tokens
-    are [N], each row's where that says, and `settings` are the rows'. Drafts have to be chains.
+    which each row's next one is its draft, with how many each row has; `loose` [N] int32: 1 where a pick was replaced,
+    else 0. `ragged`: the tokens are [N], each row's where that says, and `settings` are the rows'. Drafts have to be
+    chains.
     """
     config, count, groups = sample.config, sample.rows, sample.peaks.shape[1]
     rows = len(fed.lengths)
-    counts = fed.counts if fed.counts is not None else torch.full_like(fed.lengths, count // rows)
     _relax_kernel[(count,)](
         logits, settings.temperature, settings.top_k, settings.top_p, settings.log_min_p,
-        None if ragged is None else ragged.owners, None if ragged is None else ragged.firsts, counts, fed.ids,
+        None if ragged is None else ragged.owners, None if ragged is None else ragged.firsts, fed.counts, fed.ids,
         sample.summary, sample.peaks, sample.high, sample.gathered, sample.picks.tokens, loose, logits.stride(0),
         sample.vocab, sample.blocks, groups, config.reach, max(1, count // rows), float(rule.strength),
         PASSING=int(rule.passing), OWNED=ragged is not None, GROUP=config.group, BLOCKS_PAD=padded(sample.blocks, 2),

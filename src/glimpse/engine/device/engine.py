@@ -208,21 +208,18 @@ class DeviceEngine:
             return False
         if not seats:
             return False
-        move = host.next(seats, begun, plain=self._settler.doubtful)
-        self._flying.append(self._launch(move, RowView(self.parts.rows, self._slots)))
+        view = RowView(self.parts.rows, tuple(seat.slot for seat in seats))
+        move = host.next(seats, view, begun, plain=self._settler.doubtful)
+        self._flying.append(self._launch(move, view))
         self.steps += 1
         return True
-
-    @property
-    def _slots(self) -> tuple[int, ...]:
-        return tuple(seat.slot for seat in self._seats.taken)
 
     def _launch(self, move: AnyMove, view: RowView) -> Launched:
         given, host = self._steps.launch(move, view), self._host
         letter, arrived = self._mail.send()
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
-            given.trees, given.blocks, asked=host.asked, unread=host.unread(self._seats.taken),
+            given.trees, given.blocks, asked=host.asked, unread=host.unread(self._seats.taken, view),
             hosted=host.hosted, drafts=self._core.drafts and host.own,
         )  # fmt: skip
 

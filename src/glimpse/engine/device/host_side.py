@@ -78,9 +78,8 @@ class HostSide:
             self.asking is not None and self.asking.rests(numbers_of(seats))
         )  # fmt: skip
 
-    def next(self, seats: list[Seat], begun: bool, plain: bool) -> AnyMove:
-        """What to launch now for these rows. `begun`: as for `asks`; `plain`: of no draft."""
-        view = RowView(self._parts.rows, tuple(seat.slot for seat in seats))
+    def next(self, seats: list[Seat], view: RowView, begun: bool, plain: bool) -> AnyMove:
+        """What to launch now for these rows, which `view` has. `begun`: as for `asks`; `plain`: of no draft."""
         plain = plain or (self.turns is not None and self.turns.ending)
         if self.drafts is None or self.own:
             return self._pace.next(view, plain=plain)
@@ -99,9 +98,8 @@ class HostSide:
         would keep the first token back, and can be done while the device writes that."""
         return begun and self._late is not None
 
-    def unread(self, seats: list[Seat]) -> frozenset[int]:
+    def unread(self, seats: list[Seat], view: RowView) -> frozenset[int]:
         """Requests that were not drafted for in the step that is launched, as their texts had not been read."""
-        view = RowView(self._parts.rows, tuple(seat.slot for seat in seats))
         return unread_of(seats, view, self._late if self.asked else None)
 
     def launched(self, seats: list[Seat], begun: bool, waited: float) -> None:
