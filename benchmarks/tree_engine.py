@@ -147,7 +147,7 @@ class Engine:
         waits = not self.pacer.foretells and name != "none"
         self._asking = (WatchedAsking() if watched else Asking()) if waits else None
         self._captured = set[int]()
-        self._now, self._number = 0.0, 0
+        self._now, self._number, self._late = 0.0, 0, True
 
     def answer(self, answer: Answer) -> Count:
         """Writes one answer."""
@@ -168,8 +168,7 @@ class Engine:
         shadows = self._shadows(rows)
         for seat in seats if self.drafter.wants_successors else ():
             self.drafter.recycle(seat.slot, _successors(seat.answer, slice(0, seat.answer.prompt)))
-        if self._asking:
-            self._asking.interrupted()
+        self._late = True
         while all(int(rows.committed_len[seat.slot]) < len(seat.answer.ids) for seat in seats):
             count += self._step(view, seats, shadows)
         self.drafter.retire(view)
@@ -211,9 +210,10 @@ class Engine:
             rows.commit(outcome.slot, outcome.tokens, length + outcome.accepted)
         self.drafter.absorb(view, outcomes)
         if self._asking:
-            self._asking.learn(_launched(self._now, fresh, asked, outcomes, seats))
+            self._asking.learn(_launched(self._now, fresh, asked, outcomes, seats, self._late))
             if shadows and self._asking.resting:
                 shadows.step(seats, waited=1.0)
+        self._late = False
         written = sum(len(outcome.tokens) for outcome in outcomes)
         return Count(written, 1, nodes, not asked, tokens if asked else 0, fresh)
 
@@ -271,9 +271,11 @@ def _successors(answer: Answer, read: slice) -> Successors:
     return Successors(torch.tensor(answer.ids[read]), *known)
 
 
-def _launched(now: float, fresh: bool, asked: bool, outcomes: Sequence[Outcome], seats: Sequence[Any]) -> Any:
+def _launched(
+    now: float, fresh: bool, asked: bool, outcomes: Sequence[Outcome], seats: Sequence[Any], late: bool
+) -> Any:  # fmt: skip
     return SimpleNamespace(
-        drafts=False, timed=[SimpleNamespace(end=Mark(now))], ran=SimpleNamespace(fresh=fresh), seats=tuple(seats),
-        asked=asked, unread=frozenset(),
+        drafts=False, verifies=True, late=late, timed=[SimpleNamespace(end=Mark(now))],
+        ran=SimpleNamespace(fresh=fresh), seats=tuple(seats), asked=asked, unread=frozenset(),
         letter=SimpleNamespace(counts=np.array([len(outcome.tokens) for outcome in outcomes])),
     )  # fmt: skip

@@ -4,7 +4,8 @@ A step has room for one kind of draft. Drafts from the host (trees of what was r
 that repeats itself; drafts by sparse forwards suit full batches of long contexts, and then all rows together
 (`fleet`: on a GPU rows that draft while others verify cost more than they save, docs/pacing.md). So the batch as a
 whole goes one way or the other, by what each is expected to bring over plain decoding: host drafts by what they were
-measured to bring, end to end.
+measured to bring, end to end; its own by what they are reckoned to bring on the device, less by what was missing of
+that when they were made. The reckoning knows nothing of what a round takes the host, or that new rows wait for its end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from glimpse.speculation import Choice
 
 CLEAR = 1.05
 """By how much the other way must look better."""
+OWN = 1.1
+"""Over plain decoding, what is expected of drafts of the batch's own where they begin."""
+RENEWED = 64
+"""Looks without drafts of its own over which what was missing of them is forgotten."""
 HELD, LONGEST = 8, 128
 """Steps of a batch of about one size until it is looked at anew; twice as many each time that changes nothing, at
 most. A look takes the host a quarter of a millisecond."""
@@ -62,8 +67,10 @@ class InStep:
         self.fleet, self._ways = fleet, ways
         self.chosen = False
         """Whether the batch drafts for itself."""
-        self._itself, self._host = 1.0, GUESS
-        """Speeds that were expected at the last look."""
+        self._itself, self._host, self._plain = 1.0, GUESS, 0.0
+        """Speeds that were expected at the last look, and seconds of a row's share of a plain step."""
+        self._held = 1.0
+        """Of what is reckoned of the batch's own drafts, the part that was measured."""
         self._pays = True
         """Whether host drafts looked faster than plain decoding then."""
         self._looks: defaultdict[int, _Looks] = defaultdict(_Looks)
@@ -73,16 +80,20 @@ class InStep:
         self._told = set[int]()
         """Slots whose requests have been told of a choice."""
 
-    def look(self, rows: RowView, brought: Callable[[], float | None]) -> dict[int, Choice]:
+    def look(
+        self, rows: RowView, brought: Callable[[], float | None], brings: Callable[[], float | None]
+    ) -> dict[int, Choice]:
         """Called before a step of these rows; `brought`: the speed of host drafts over plain decoding, by what was
-        measured, where anything was. Returns what there is to say of rows that are new or go another way."""
+        measured, where anything was; `brings`: the same of the batch's own. Returns what there is to say of rows that
+        are new or go another way."""
         looks = self._looks[len(rows).bit_length()]
         looks.left -= 1
         self._since += self.chosen
         if looks.left > 0:
             return self.untold(rows)
         was, measured = self.way, brought()
-        self._itself, self._host = self.fleet.gain(rows), GUESS if measured is None else measured
+        self._itself, self._host = self._expected(rows, brings), GUESS if measured is None else measured
+        self._plain = self.fleet.plain_seconds(rows)
         self._pays = self._host > (1.0 if not self._pays else 1 / CLEAR)
         if not self._choose():
             self._looks.clear()  # what was held was so for the other way
@@ -100,7 +111,7 @@ class InStep:
         self._told.update(new)
         own = rows.pick([slot in new for slot in rows.slots])
         speeds = {PLAIN: 1.0, self._ways.host: self._host, self._ways.itself: self._itself}
-        plain, prompts = self.fleet.plain_seconds(rows), own.column(rows.rows.prompt_len)
+        plain, prompts = self._plain or self.fleet.plain_seconds(rows), own.column(rows.rows.prompt_len)
         return {
             slot: Choice(length - prompt, self.way, speeds, plain, self._ways.note)
             for slot, length, prompt in zip(own.slots, own.column(rows.rows.committed_len), prompts, strict=True)
@@ -117,13 +128,22 @@ class InStep:
             return self._ways.itself
         return self._ways.host if self._pays else PLAIN
 
+    def _expected(self, rows: RowView, brings: Callable[[], float | None]) -> float:
+        """The speed of the batch's own drafts over plain decoding."""
+        reckoned, measured = self.fleet.gain(rows), brings() if self.chosen else None
+        if measured is not None:
+            self._held += (min(1.0, measured / reckoned) - self._held) / 2
+        elif not self.chosen:
+            self._held += (1 - self._held) / RENEWED
+        return reckoned * self._held
+
     def _choose(self) -> bool:
         """Whether the batch goes on as it did."""
         was, host = self.chosen, max(1.0, self._host)
         if was and self._since >= self._trial:
             self.chosen, self._trial, self._since = False, 2 * self._trial, 0
             return False
-        self.chosen = self._itself * CLEAR >= host if was else self._itself > CLEAR * host
+        self.chosen = self._itself >= host if was else self._itself > max(OWN, CLEAR * host)
         if self.chosen is not was:
             self._since = 0
         elif not was:

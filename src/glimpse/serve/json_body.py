@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -19,6 +19,7 @@ _DEEP = 64
 """Levels of a body: more than any schema in use has, and few enough for every library that walks it."""
 _BRANCH = re.compile(r"str|int|(list|dict|constrained|function)\W.*")
 """What pydantic says after a field's name where it may be of several kinds: which kind it tried."""
+_NESTED = frozenset({dict, list})
 _SMALL = 1 << 14
 """Bytes that are read faster than another thread takes them over."""
 
@@ -100,7 +101,7 @@ def _depth(value: object) -> int:
     """Levels of lists and objects."""
     level, depth = [value], 0
     while level:
-        inner = [entry for entry in level if isinstance(entry, dict | list)]
+        inner: list[Any] = [entry for entry in level if type(entry) in _NESTED]  # a prompt has thousands of numbers
         level = [child for entry in inner for child in (entry.values() if isinstance(entry, dict) else entry)]
         depth += bool(inner)
     return depth

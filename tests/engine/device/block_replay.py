@@ -65,7 +65,7 @@ class Replay:
             StepCosts(self.weight_bytes, 23000, 4e12, shares=ON_GPU),
         )
         self.pacer = self.paced.build(PaceContext(self.costs, None, True, lambda length: length))
-        self.rules = []
+        self.rules, self.late = [], False
         head = SimpleNamespace(size=SIZE)
         blocks = SimpleNamespace(
             head=head, ahead=SIZE, most=MOST, rule=lambda rules: self.rules.__setitem__(slice(None), rules)
@@ -91,7 +91,7 @@ class Replay:
         for slot in view.slots:
             self.pace.leave(slot)
         self.pacer.retire(view)
-        self.pace.asking.interrupted()
+        self.late = True
         return written.sum() * self.plain / self.rows / (self.now - begun)
 
     def launch(self, view):
@@ -108,10 +108,12 @@ class Replay:
         self.flying.append(
             SimpleNamespace(
                 seats=view.slots, letter=SimpleNamespace(counts=np.array(accepted) + 1), drafts=False, load=load,
+                verifies=True, late=self.late,
                 ran=SimpleNamespace(fresh=self.kinds[wide, groups] == 1), asked=self.pace.asking.asked, took=took,
                 timed=[SimpleNamespace(end=At(self.now))], drafted=drafted, accepted=accepted, made=made,
             )
         )  # fmt: skip
+        self.late = False
         return accepted
 
     def row(self, row, wide, groups):

@@ -30,11 +30,12 @@ def seats(rows):
     return [SimpleNamespace(request=SimpleNamespace(arrival=row)) for row in rows]
 
 
-def launched(rows, counts, now, asked, fresh=False, unread=()):
+def launched(rows, counts, now, asked, fresh=False, unread=(), late=False, drafts=False, verifies=True):
     """A step that has been read."""
     return SimpleNamespace(
         seats=seats(rows), letter=SimpleNamespace(counts=np.array(counts)), timed=[SimpleNamespace(end=At(now))],
-        ran=SimpleNamespace(fresh=fresh), asked=asked, unread=frozenset(unread), drafts=False,
+        ran=SimpleNamespace(fresh=fresh), asked=asked, unread=frozenset(unread), drafts=drafts,
+        verifies=verifies, late=late,
     )  # fmt: skip
 
 
@@ -220,10 +221,28 @@ def test_steps_after_something_else_or_freshly_captured_say_nothing(fresh):
     asking = Asking()
     for time in (1.0, 2.0, 3.0):
         asked = asking.asks(ROWS)
-        if not fresh:
-            asking.interrupted()
-        asking.learn(launched(ROWS, [1, 1], time, asked, fresh))
+        asking.learn(launched(ROWS, [1, 1], time, asked, fresh, late=not fresh))
     assert not asking._size(2).asked.tokens
+
+
+def test_rounds_that_the_batch_drafts_for_itself_are_timed_by_themselves():
+    """From step to step; a burst of drafts writes nothing, and the first step after the other way says nothing."""
+    asking, now = Asking(), 0.0
+    for _ in range(KNOWN + 1):
+        now += 1.0
+        asking.learn(launched(ROWS, [1, 1], now, asked=False))
+    assert asking.own_speed(2) is None
+    now += 90.0
+    asking.learn(launched(ROWS, [1, 1], now, asked=False, drafts=True))
+    assert not asking._size(2).own.times
+    for _ in range(KNOWN):
+        now += 2.0
+        asking.learn(launched(ROWS, [3, 3], now, asked=False, drafts=True))
+        now += 2.0
+        asking.learn(launched(ROWS, [9, 9], now, asked=False, drafts=True, verifies=False))
+    assert asking.own_speed(2) == pytest.approx((3 / 2) / 2)
+    assert asking.own_speed(30) is None
+    assert list(asking._size(2).plain.times) == [1.0] * KNOWN
 
 
 def test_a_drafter_that_raises_leaves_the_books_right():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -129,13 +132,7 @@ class Dear:
 
         def learning(launched):
             mark = At(10.0 if launched.asked else 1.0)
-            own = type(
-                "Seen",
-                (),
-                {name: getattr(launched, name) for name in ("seats", "letter", "ran", "asked", "unread", "drafts")},
-            )
-            own.timed = [type("Timed", (), {"end": mark})]
-            learn(own)
+            learn(replace(launched, timed=(SimpleNamespace(end=mark),)))
 
         engine._steps.launch, asking.learn = launching, learning
 

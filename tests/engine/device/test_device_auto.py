@@ -12,6 +12,7 @@ from tests.cuts import cut_to_likeliest
 from engine.device.engines import greedy, ids_of, on_device, prompts_of, tiny_folder
 from glimpse.drafting.auto import AutoDrafter
 from glimpse.drafting.auto_graphs import auto_on_graphs
+from glimpse.engine.device.core import Core
 from glimpse.engine.device.eligible import why_not_engine
 from glimpse.engine.device.reading import Reader
 from glimpse.engine.device.turns import Turns
@@ -104,7 +105,7 @@ def takes_turns(monkeypatch):
     """The batch changes its way at every third look, whatever that brings; all drafts are thought worth it."""
     looks = itertools.count()
 
-    def look(in_step, rows, brought):
+    def look(in_step, rows, *speeds):
         was = in_step.chosen
         in_step.chosen = next(looks) // 3 % 2 == 1
         if in_step.chosen is not was:
@@ -177,9 +178,11 @@ def test_what_is_important_in_prompts_is_asked_only_where_the_batch_drafts_for_i
     """A batch that turns to drafts of its own later begins with sets anew, so that nobody has missed it."""
     asked, scores = [], Reader._scores
     monkeypatch.setattr(Reader, "_scores", lambda reader: asked.append(True) or scores(reader))
+    begun, begin = [], Core.begin
+    monkeypatch.setattr(Core, "begin", lambda *given: begun.append(True) or begin(*given))
     auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
     auto._engine._host.turns.own, auto._engine._reader._tails = own, None  # which is for short prompts
     monkeypatch.setattr(Turns, "due", lambda turns, seats: False)
     prompts = prompts_of(llm, 100)
     assert ids_of(auto.generate(prompts, greedy(2))) == ids_of(llm.generate(prompts, greedy(2)))
-    assert bool(asked) is own
+    assert bool(asked) is bool(begun) is own

@@ -106,22 +106,21 @@ def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
     assert max(len(told.tokens) for told in device.told) <= 5
 
 
-@pytest.mark.parametrize(("own", "speed", "worth"), [(True, 2.0, False), (False, 0.9, False), (False, 1.1, True),
-                                                     (False, None, True)])  # fmt: skip
-def test_what_is_worth_hearing(own, speed, worth):
-    """Where the host makes the drafts, and they do not slow the batch down as far as is known."""
+@pytest.mark.parametrize(("speed", "worth"), [(0.9, False), (1.1, True), (None, True)])
+def test_what_is_worth_hearing(speed, worth):
+    """Where drafts do not slow the batch down as far as is known."""
     asking = SimpleNamespace(
-        speed=lambda rows, doubts: speed if rows == (7, NEW) else 0.0, plain_seconds=lambda rows: None
+        speed=lambda rows, doubts: speed if rows == (7, NEW) else 0.0, plain_seconds=lambda rows: None, doubts=0.0
     )
-    assert worth_hearing(SimpleNamespace(own=own), asking, (7,), 100, 0.0) is worth
-    assert worth_hearing(None, None, (7,), 100, 9.0)
+    assert worth_hearing(asking, (7,), 100, 0.0) is worth
+    assert worth_hearing(None, (7,), 100, 9.0)
 
 
 @pytest.mark.parametrize(("seconds", "worth"), [(0.009, True), (0.011, False)])
 def test_a_prompt_is_heard_of_where_drafts_save_what_that_costs_all_rows(seconds, worth):
     """100 tokens in steps of 1 ms that drafts make 1.25 times as fast: 20 ms, of which each of two rows costs half."""
-    asking = SimpleNamespace(speed=lambda rows, doubts: 1.25, plain_seconds=lambda rows: 0.001)
-    assert worth_hearing(None, asking, (7,), 100, seconds) is worth
+    asking = SimpleNamespace(speed=lambda rows, doubts: 1.25, plain_seconds=lambda rows: 0.001, doubts=0.0)
+    assert worth_hearing(asking, (7,), 100, seconds) is worth
 
 
 def test_what_prompts_cost_is_measured(llm, monkeypatch):
@@ -129,8 +128,9 @@ def test_what_prompts_cost_is_measured(llm, monkeypatch):
     (prompt,) = prompts_of(llm, 9)
     made = with_trees(llm, device, draft_tokens=4)
     topk = made._engine._host.topk
-    assert topk.seconds(1000) == 0.0
     made.generate([prompt], greedy(3))
-    assert topk._found > 0
-    assert topk._told > 0
-    assert topk.seconds(10) == pytest.approx(10 * (topk._found + topk._told))
+    assert topk.seconds(1000) == 0.0, "the first one's kernels were compiled"
+    made.generate([prompt], greedy(3))
+    assert topk.seconds(10) == pytest.approx(10 * (min(topk._found) + min(topk._told)))
+    topk._found.appendleft(1e9)
+    assert topk.seconds(10) < 1e6, "one time that is far off says nothing"

@@ -85,6 +85,8 @@ class _Size:
 
     plain: _Steps = field(default_factory=_Steps)
     asked: _Steps = field(default_factory=_Steps)
+    own: _Steps = field(default_factory=_Steps)
+    """Steps of rounds that the batch drafts for itself."""
     left: int = BEGIN
     """Steps with drafts until it is asked whether to rest."""
     span: int = FIRST
@@ -121,6 +123,8 @@ class Asking:
         self.asked = False
         """What `asks` said last."""
         self._end: Mark | None = None
+        self._drafts = False
+        """Whether the batch drafted for itself in the step that was read last."""
 
     @property
     def resting(self) -> bool:
@@ -147,10 +151,6 @@ class Asking:
         """The step that is launched now is plain, whatever `asks` would say."""
         self.asked = False
 
-    def interrupted(self) -> None:
-        """The device has done something else: the next step's time says nothing."""
-        self._end = None
-
     def wake(self, rows: tuple[int, ...]) -> None:
         """The next steps of these rows ask."""
         size = self._size(len(rows))
@@ -171,18 +171,23 @@ class Asking:
         size = self._sizes.get(rows.bit_length())
         return size.plain.seconds if size and size.plain.times else None
 
+    def own_speed(self, rows: int) -> float | None:
+        """Speed of rounds that a batch of about so many rows drafts for itself over plain decoding, from the end of a
+        step to the end of the next; None where either was not timed."""
+        size = self._sizes.get(rows.bit_length())
+        if size is None or min(len(size.own.times), len(size.plain.times)) < KNOWN:
+            return None
+        return size.own.rate / size.plain.rate
+
     def learn(self, launched: Launched) -> None:
         """A step has been read."""
-        if launched.drafts:
-            self.interrupted()
-            return
-        counts = launched.letter.counts[: len(launched.seats)].tolist()
+        counts = launched.letter.counts[: len(launched.seats)].tolist() if launched.verifies else [0]
         telling = self._heard(launched, counts) if launched.asked else True
-        end, before = launched.timed[-1].end, self._end
-        self._end = end
-        if before is not None and not launched.ran.fresh and telling:
+        end, before, alike = launched.timed[-1].end, self._end, launched.drafts is self._drafts
+        self._end, self._drafts = end, launched.drafts
+        if before is not None and alike and telling and not launched.late and not launched.ran.fresh:
             size = self._size(len(launched.seats))
-            steps = size.asked if launched.asked else size.plain
+            steps = size.own if launched.drafts else size.asked if launched.asked else size.plain
             steps.add(sum(counts), end.since(before))
 
     def _heard(self, launched: Launched, counts: list[int]) -> bool:

@@ -154,8 +154,6 @@ class DeviceEngine:
         self._residents.publish()
         self._make_room()
         admit(self._waiting, self._residents, self._take, others=self._any_running)
-        if self._reader.queue:
-            self._host.interrupted()
         self._reader.step()
         launched = self._launch_next()
         self._reader.follow()
@@ -220,7 +218,7 @@ class DeviceEngine:
         return Launched(
             tuple(self._seats.taken), given.verifies, given.ran, given.steps, given.timed, letter, arrived,
             given.trees, given.blocks, asked=host.asked, unread=host.unread(self._seats.taken, view),
-            hosted=host.hosted, drafts=self._core.drafts and host.own,
+            hosted=host.hosted, drafts=self._core.drafts and host.own, late=self._reader.took(),
         )  # fmt: skip
 
     def _land_hosted(self) -> None:

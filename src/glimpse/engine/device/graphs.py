@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 from typing import Any, Protocol
 
 import torch
@@ -71,10 +72,11 @@ class Graphs:
     """Graphs held at once."""
     SHARE = 0.05
     """Of the time that steps have been run, what captures that nothing but speed asks for may take."""
-    CREDIT = 2.0
-    """Seconds of captures that need no such share: what the first steps of an engine that was not warmed up want."""
-    EVEN = 64
-    """Runs over which the time from one to the next is averaged."""
+    CREDIT, WARM_CREDIT = 2.0, 0.5
+    """Seconds of captures that need no such share: what the first steps of an engine that was not warmed up want, and
+    one that was."""
+    SEEN = 32
+    """Runs that say how long it is from one to the next."""
     IDLE = 1.0
     """Seconds from one run to the next that count, at most: longer, nothing was asked for."""
 
@@ -86,8 +88,8 @@ class Graphs:
         self._device, self._quiet, self._most, self._clock = device, quiet, most, clock
         self._held: OrderedDict[Key, _Held] = OrderedDict()
         self._shapes: defaultdict[Hashable, dict[Shape, None]] = defaultdict(dict)
-        self._last, self._spent, self._worked = clock(), 0.0, 0.0
-        self._pace = 0.0
+        self._last, self._spent, self._worked, self._credit = clock(), 0.0, 0.0, self.CREDIT
+        self._gaps: deque[float] = deque([0.0], maxlen=self.SEEN)
         self.covering = Covering(self)
         self._failed: dict[Key, str] = {}
         self._memory: Any = None
@@ -112,12 +114,12 @@ class Graphs:
 
     def allows(self) -> bool:
         """Whether captures have taken no more than their share of the time."""
-        return self._spent <= self.CREDIT + self.SHARE * self._worked
+        return self._spent <= self._credit + self.SHARE * self._worked
 
     @property
     def step_seconds(self) -> float:
-        """From one run to the next, of late."""
-        return self._pace
+        """From one run to the next, of late: as a rule, for prompts and pauses come between."""
+        return median(self._gaps)
 
     @contextmanager
     def warming(self) -> Iterator[None]:
@@ -126,7 +128,7 @@ class Graphs:
         try:
             yield
         finally:
-            (self._spent, self._worked), self._last = before, self._clock()
+            (self._spent, self._worked), self._last, self._credit = before, self._clock(), self.WARM_CREDIT
 
     def make(self, step: Step) -> bool:
         """Captures a step that is not held and runs nothing; whether it is held now."""
@@ -141,7 +143,8 @@ class Graphs:
         """Replays the graph of `key`, capturing `function` if it is new, or runs it where it cannot be captured."""
         now = self._clock()
         gap = min(now - self._last, self.IDLE)
-        self._worked, self._last, self._pace = self._worked + gap, now, self._pace + (gap - self._pace) / self.EVEN
+        self._worked, self._last = self._worked + gap, now
+        self._gaps.append(gap)
         if len(key) == 2:
             self._shapes[key[0]][key[1]] = None
         if key in self._held:

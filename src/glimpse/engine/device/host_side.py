@@ -9,7 +9,7 @@ from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.paces import AnyPace
-from glimpse.engine.device.prompt_topk import prompt_topk, worth_hearing
+from glimpse.engine.device.prompt_topk import ANYWAY, prompt_topk, worth_hearing
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
 from glimpse.engine.device.shadows import shadows_of
@@ -34,6 +34,8 @@ class HostSide:
         self.drafts = host_drafts(parts, core) if self.waits else None
         self.turns = turns_of(parts, self.asking, pace, self.drafts)
         self.topk, self._late = prompt_topk(parts), late_of(parts.drafter)
+        self._unheard = 0
+        """Parts of prompts that were not heard of, one after the other."""
         self.shadows = shadows_of(parts, self.asking, core.rows.most, self.topk)
 
     @property
@@ -58,9 +60,13 @@ class HostSide:
 
     def hears(self, seats: list[Seat], new: Seat) -> bool:
         """Whether the successors of a new request's prompt are worth their cost to all."""
+        if self.turns is not None and self.turns.own:
+            return False
         request = new.request
         seconds = self.topk.seconds(request.length) if self.topk else 0.0
-        return worth_hearing(self.turns, self.asking, numbers_of(seats), request.limit - request.length, seconds)
+        worth = worth_hearing(self.asking, numbers_of(seats), request.limit - request.length, seconds)
+        self._unheard = 0 if worth or self._unheard >= ANYWAY else self._unheard + 1
+        return self._unheard == 0
 
     def changes(self, seats: list[Seat]) -> bool:
         """Whether others draft from the next step of these rows on; then nothing may be in flight."""
@@ -112,11 +118,6 @@ class HostSide:
                 read_on(self._late.readers, RowView(self._parts.rows, tuple(seat.slot for seat in seats)))
         elif self.shadows:
             self.shadows.step(seats, waited)
-
-    def interrupted(self) -> None:
-        """The device does something else before the next step."""
-        if self.asking is not None:
-            self.asking.interrupted()
 
     def learn(self, launched: Launched) -> None:
         """A step has been read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from statistics import median_low
 from typing import NamedTuple, cast
 
 import torch
@@ -17,13 +18,15 @@ from torch import Tensor
 from glimpse.attention.triton.likely import LIKELY, chances_of, likeliest
 from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.drafting.drafter import PromptReader, Successors
-from glimpse.engine.device.asking import NEW, UNLIKE, Asking
+from glimpse.engine.device.asking import NEW, Asking
 from glimpse.engine.device.mail import Mark
-from glimpse.engine.device.turns import Turns
 from glimpse.engine.parts import Parts
 
-EVEN = 8
-"""Prompts over which times are averaged."""
+SEEN = 8
+"""Prompts whose times are remembered; the first one's has kernels that were compiled for it."""
+ANYWAY = 16
+"""Parts of prompts after which one is heard of though that does not look worth it: what drafts bring without it says
+little of what they bring with it."""
 PIECE = 256
 """Positions whose logits are there at once, and of which the drafter is told at once."""
 
@@ -48,12 +51,12 @@ class PromptTopK:
         self._nothing = torch.zeros(PIECE, dtype=torch.int64, device=device)
         self._late: defaultdict[int, deque[_Found]] = defaultdict(deque)
         """By slot, what the drafter has not been told of."""
-        self._found, self._told = 0.0, 0.0
-        """Seconds a token that noting and telling take."""
+        self._found, self._told = (deque[float](maxlen=SEEN) for _ in range(2))
+        """Seconds a token that noting and telling took."""
 
     def seconds(self, tokens: int) -> float:
-        """What hearing of a prompt of so many takes, while all rows wait; 0 before it was seen."""
-        return (self._found + self._told) * tokens
+        """What hearing of a prompt of so many takes, while all rows wait; 0 before two were seen."""
+        return sum(median_low(times) for times in (self._found, self._told) if len(times) > 1) * tokens
 
     def note(self, slots: Sequence[int], texts: Sequence[Tensor], hidden: Tensor) -> None:
         """Of each row's prompt its tokens in `texts`, [n] int64 on the host, were read, with `hidden` [all, hidden]
@@ -63,7 +66,7 @@ class PromptTopK:
         likely = torch.empty(found.shape, dtype=found.dtype, pin_memory=found.is_cuda)
         likely.copy_(found, non_blocking=True)
         arrived, end = Mark(found.device), 0
-        self._found += (_each(begun, len(hidden)) - self._found) / EVEN
+        self._found.append(_each(begun, len(hidden)))
         for slot, text in zip(slots, texts, strict=True):
             begin, end = end, end + len(text)
             pieces = zip(torch.split(text, PIECE), torch.split(likely[begin:end], PIECE), strict=True)
@@ -82,7 +85,7 @@ class PromptTopK:
                 self._recycle(slot, found)
                 tokens += len(found.tokens)
             if tokens:
-                self._told += (_each(begun, tokens) - self._told) / EVEN
+                self._told.append(_each(begun, tokens))
 
     def tell_piece(self, slot: int) -> bool:
         """Tells the drafter of the next piece of what was noted of a row, if it has arrived; waits for nothing. Returns
@@ -120,18 +123,14 @@ def _each(begun: float, tokens: int) -> float:
     return (time.perf_counter() - begun) / tokens
 
 
-def worth_hearing(
-    turns: Turns | None, asking: Asking | None, rows: tuple[int, ...], wanted: int, seconds: float
-) -> bool:  # fmt: skip
+def worth_hearing(asking: Asking | None, rows: tuple[int, ...], wanted: int, seconds: float) -> bool:
     """Whether the host's drafts for these requests and a new one are worth what they need to hear of its prompt, as far
     as anybody knows: it makes them, and they may well save more than that.
 
     `wanted`: tokens that the new one may write; `seconds`: what hearing of its prompt takes, in which all rows wait.
     While it writes each other row begins anew once, too, if all are like it.
     """
-    if turns is not None and turns.own:
-        return False
-    speed = asking.speed((*rows, NEW), UNLIKE) if asking else None
+    speed = asking.speed((*rows, NEW), asking.doubts) if asking else None
     if asking is None or speed is None:
         return True
     count = len(rows) + 1

@@ -58,6 +58,7 @@ class Reader:
         """Whether a row has been read to its end in this step: the next token is its first."""
         self._unheard: deque[_Read] = deque()
         self._last: Mark | None = None
+        self._worked = False
         self.watch: Watch | None = None
 
     def ready(self) -> Iterator[Step]:
@@ -81,9 +82,14 @@ class Reader:
         these prompts, which takes as much as two layers and more. Long prompts that are still being read wait for
         their first token, too, as long as there is room."""
         while self._unheard and (self._unheard[0].seats[0] not in self.queue or self._held > HELD):
-            read = self._unheard.popleft()
+            read, self._worked = self._unheard.popleft(), True
             assert self._topk is not None
             self._topk.note([seat.slot for seat in read.seats], read.texts, read.hidden)
+
+    def took(self) -> bool:
+        """Whether the device was given something to do here since this was asked last."""
+        worked, self._worked = self._worked, False
+        return worked
 
     @property
     def _held(self) -> int:
@@ -131,7 +137,8 @@ class Reader:
             self._rows.verified_len[seat.slot] = length - 1  # The first decoding step reads the last token again.
             self.queue.popleft()
         self.begun = True
-        self._seats.sit(seats, [length - min(count, QUERIES) for length, count in zip(lengths, counts, strict=True)])
+        scored = [length - min(count, QUERIES) for length, count in zip(lengths, counts, strict=True)]
+        self._seats.sit(seats, scored if self._recalls() else None)
         return sum(counts)
 
     def _read(self, seat: Seat) -> int:
@@ -139,7 +146,8 @@ class Reader:
         start = int(self._rows.verified_len[seat.slot])
         stop, last = start + count, start + count == length
         text = self._rows.tokens[seat.slot, start:stop]
-        scores = self._scores() if last and core.drafts and self._recalls() else None
+        recalls = core.drafts and self._recalls()
+        scores = self._scores() if last and recalls else None
         self._begin([seat])
         if self._bitwise is None:
             hidden = self._forward(seat, text, start, scores)
@@ -151,7 +159,7 @@ class Reader:
         if last:
             self.queue.popleft()
             self._seats.lay([seat], self._rows)
-            self._seats.sit([seat], [length - 1])
+            self._seats.sit([seat], [length - 1] if recalls else None)
             self.begun = True
         return count
 
@@ -169,7 +177,7 @@ class Reader:
         return read(core.forward, core.pool, extents, upload(text, core.decoder.device), start, scores)
 
     def _begin(self, seats: list[Seat]) -> None:
-        begin, none = self._throttle(), [0] * len(seats)
+        begin, none, self._worked = self._throttle(), [0] * len(seats), True
         if self.watch is not None:
             slots, requests = [seat.slot for seat in seats], [seat.request for seat in seats]
             self.watch(Seen(begin, None, slots, requests, [Did.PREFILL] * len(seats), none, none))

@@ -42,15 +42,16 @@ class Seats:
         self._set(slice(first, first + len(seats)), [seat.request for seat in seats])
         self._core.version += 1
 
-    def sit(self, seats: SequenceOf[Seat], scored: SequenceOf[int]) -> None:
+    def sit(self, seats: SequenceOf[Seat], scored: SequenceOf[int] | None) -> None:
         """Has requests begin in the rows that they were laid into: their prompts have been read, and the importance of
-        the positions below `scored` lies in those rows of the recall."""
+        the positions below `scored` lies in those rows of the recall; None: of none, and there will be no drafts of
+        these rows before a step that learns anew."""
         first, core, lengths = len(self.taken), self._core, [seat.request.length for seat in seats]
         self.taken += seats
         if core.trust:
             for row, length in enumerate(lengths, first):
                 core.trust.begin(row, length)
-        elif core.drafts:
+        elif core.drafts and scored is not None:
             core.begin(first, scored, [length - 1 for length in lengths])
         core.rows.active[first : first + len(seats)] = 1
 

@@ -64,6 +64,8 @@ class Launched:
     """Requests (`arrival`) that were not drafted for, as their texts had not been read."""
     drafts: bool = False
     """Drafts were made on the device, so that pacers see their entropies, and a draft token is a step."""
+    late: bool = False
+    """The device was given something else to do before it (a prompt): when it ended says nothing of what it took."""
 
 
 class Mirror:
@@ -201,7 +203,7 @@ class DeviceSettler:
         # Which rows read everything, where the device paces them, was not known at the launch.
         if ran.telling and not self._paced:
             self._untaught += launched.timed
-            if launched.asked and self._ended is not None:
+            if launched.asked and self._ended is not None and not launched.late:
                 self._parts.costs.wait(launched.timed[0].begin.since(self._ended))
         self._ended = launched.timed[-1].end
 

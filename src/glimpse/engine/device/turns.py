@@ -37,7 +37,10 @@ class Turns:
 
     def due(self, seats: list[Seat]) -> bool:
         """Whether the way changes before the next step of these rows."""
-        said = self._in_step.look(self._view(seats), lambda: self._asking.speed(numbers_of(seats)))
+        asking = self._asking
+        said = self._in_step.look(
+            self._view(seats), lambda: asking.speed(numbers_of(seats)), lambda: asking.own_speed(len(seats))
+        )
         for seat in seats:
             if seat.slot in said:
                 seat.request.speculation.choices.append(said[seat.slot])
