@@ -76,3 +76,14 @@ def test_texts_that_have_ended_are_dropped_and_others_go_on():
     assert texts.tokens([2]) == before
     assert texts.tokens([1])[0] == 1 + HOPED
     assert set(texts._running) == {2}
+
+
+def test_where_each_text_counts_one_that_gains_much_does_not_outweigh_those_that_wait():
+    """Sixteen tokens for one of four is twice as many a text as one each, by their geometric mean."""
+    texts = Texts()
+    for number, tokens in enumerate([16, 1, 1, 1], 1):
+        wrote(texts, number, *[tokens] * SEEN)
+    assert texts.tokens([1, 2, 3, 4])[0] == pytest.approx(19.0)
+    assert texts.tokens([1, 2, 3, 4], fair=True)[0] == pytest.approx(4 * 2.0)
+    whole, fair = texts.tokens([1, 1]), texts.tokens([1, 1], fair=True)
+    assert fair == pytest.approx(whole), "all alike: the same"

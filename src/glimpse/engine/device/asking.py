@@ -123,6 +123,9 @@ class Asking:
         self.asked = False
         """What `asks` said last."""
         self._end: Mark | None = None
+        self.fair = False
+        """Whether each row counts for itself, not the batch as a whole: then drafts of few rows that hold all others up
+        have to bring those few much. Proportional fairness: what is weighed is the product of the rows' speeds."""
         self._drafts = False
         """Whether the batch drafted for itself in the step that was read last."""
 
@@ -163,7 +166,7 @@ class Asking:
         price = self._price(len(rows))
         if price is None:
             return None
-        tokens, error = self._texts.tokens(rows)
+        tokens, error = self._texts.tokens(rows, fair=self.fair)
         return (tokens + doubts * error) / (len(rows) * price)
 
     def plain_seconds(self, rows: int) -> float | None:

@@ -189,6 +189,7 @@ class DeviceEngine:
             self._eager.admit()
             return
         self._residents.open(slot, request)
+        self._host.takes(request)
         sequence = self.parts.rows.sequence(slot)
         # Usually all that it may come to write, so that its page table never changes.
         sequence.reserve(self._residents.promised(request))

@@ -17,6 +17,7 @@ from glimpse.engine.device.steps import AnyMove
 from glimpse.engine.device.turns import turns_of
 from glimpse.engine.device.watched import asking_of
 from glimpse.engine.parts import Parts
+from glimpse.engine.request import Request
 
 
 class HostSide:
@@ -57,6 +58,11 @@ class HostSide:
     def recalls(self) -> bool:
         """Whether rows go by what was important to their prompts."""
         return self.turns is None or self.turns.own
+
+    def takes(self, request: Request) -> None:
+        """A request has come: where somebody follows it as it is written, so it is with all."""
+        if self.asking is not None:
+            self.asking.fair = request.hear is not None
 
     def hears(self, seats: list[Seat], new: Seat) -> bool:
         """Whether the successors of a new request's prompt are worth their cost to all."""

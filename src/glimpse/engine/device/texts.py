@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
 
 HOPED = 2.0
 """Draft tokens of a step that are thought to be accepted, until enough texts were seen."""
@@ -71,19 +72,26 @@ class Texts:
         for number in self._running.keys() - set(numbers):
             self._end(self._running.pop(number))
 
-    def tokens(self, numbers: Sequence[int]) -> tuple[float, float]:
-        """What a step with drafts is expected to write of all these texts, and the error of that."""
+    def tokens(self, numbers: Sequence[int], *, fair: bool = False) -> tuple[float, float]:
+        """What a step with drafts is expected to write of all these texts, and the error of that.
+
+        `fair`: as many tokens as if all texts had the geometric mean of what each is expected to get.
+        """
+        found = [self._expected(number) for number in numbers]
+        if fair:
+            whole = len(found) * exp(sum(log(mean) for mean, _ in found) / len(found))
+            return whole, whole / len(found) * sum(variance / mean**2 for mean, variance in found) ** 0.5
+        return sum(mean for mean, _ in found), sum(variance for _, variance in found) ** 0.5
+
+    def _expected(self, number: int) -> tuple[float, float]:
+        """Tokens that a step writes of a text, and their variance as far as that is not known."""
         guess, worth = self.guess
-        mean = variance = 0.0
-        for number in numbers:
-            text = self._running.get(number)
-            seen = len(text.last) if text else 0
-            counted = worth * (1 - seen / SEEN)
-            steps = seen + counted
-            accepted = ((seen * text.lately if text else 0.0) + counted * guess) / steps
-            mean += 1 + accepted
-            variance += accepted * (1 + accepted) / steps
-        return mean, variance**0.5
+        text = self._running.get(number)
+        seen = len(text.last) if text else 0
+        counted = worth * (1 - seen / SEEN)
+        steps = seen + counted
+        accepted = ((seen * text.lately if text else 0.0) + counted * guess) / steps
+        return 1 + accepted, accepted * (1 + accepted) / steps
 
     @property
     def guess(self) -> tuple[float, float]:
