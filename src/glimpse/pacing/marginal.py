@@ -23,6 +23,7 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
+from glimpse.pacing import judging
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
@@ -158,10 +159,12 @@ class MarginalPacer(Pacer):
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Judges what was proposed by what was committed."""
-        for outcome in outcomes:
-            state = self._states[outcome.slot]
-            if state.proposed is not None:
-                state.trust.learn_part(*state.proposed, outcome.tokens)
+        states = [self._states[outcome.slot] for outcome in outcomes]
+        judging.learn([
+            judging.Draft(state.trust, *state.proposed, outcome.tokens)
+            for state, outcome in zip(states, outcomes, strict=True) if state.proposed is not None
+        ])  # fmt: skip
+        for state in states:
             state.proposed = None
 
     def retire(self, rows: RowView) -> None:
