@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, chain, groupby
-from typing import NamedTuple
+from itertools import chain
 
 import numba
 import numpy as np
@@ -14,45 +13,43 @@ from glimpse.drafting.places import pointer
 from glimpse.pacing.proposals import CELLS, Floats, Ints, Proposal, Trust, judge
 
 
-class Draft(NamedTuple):
-    """What was proposed for a row, and what came instead."""
-
-    trust: Trust
-    nodes: Proposal
-    begin: int
-    end: int
-    """Where the row's own nodes begin and end among `nodes`."""
-    committed: list[int]
+Judged = tuple[Proposal, int, int]
+"""A row's draft: where it begins and ends among the nodes of several rows."""
 
 
-def learn(drafts: Sequence[Draft]) -> None:
-    """Each row's `Trust.learn_part`; a batch's nodes lie in one `Proposal`."""
-    for _, group in groupby(drafts, lambda draft: id(draft.nodes)):
-        together = list(group)
-        committed = [draft.committed for draft in together]
-        _learn(
-            np.array([draft.trust.place for draft in together]), *together[0].nodes.facts,
-            np.array([(draft.begin, draft.end) for draft in together]),
-            np.array(list(chain.from_iterable(committed)), np.int64),
-            np.array(list(accumulate(map(len, committed), initial=0))),
-        )  # fmt: skip
+def learn(trusts: Sequence[Trust], drafts: Sequence[Judged], committed: Sequence[list[int]]) -> None:
+    """Each row's `Trust.learn_part`: what was drafted for it, and what came instead. In one loop where the drafts lie
+    in one `Proposal`, as those of a batch do."""
+    if len({id(nodes) for nodes, _, _ in drafts}) != 1 or len(drafts) == 1:
+        for trust, draft, tokens in zip(trusts, drafts, committed, strict=True):
+            trust.learn_part(*draft, tokens)
+        return
+    _learn(
+        np.array([trust.place for trust in trusts]), *drafts[0][0].facts,
+        np.array([begin for _, begin, _ in drafts]), np.array([end for _, _, end in drafts]),
+        np.array(list(chain.from_iterable(committed)), np.int64), np.array(list(map(len, committed))),
+    )  # fmt: skip
 
 
 @compiled
 def _learn(
-    places: Ints, tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, bounds: Ints,
-    committed: Ints, ends: Ints,
+    places: Ints, tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, begins: Ints, ends: Ints,
+    committed: Ints, counts: Ints,
 ) -> None:  # fmt: skip
-    """`places` [R]: where the counts of each row lie; `bounds` [R, 2] of its nodes, `ends` [R + 1] of its text."""
+    """`places` [R]: where the counts of each row lie; `begins` and `ends` [R]: of its nodes; `counts` [R]: of its
+    tokens among those committed."""
+    at = 0
     for row in range(len(places)):
         seen = numba.carray(pointer(places[row]), CELLS, np.float64)
         judge(
-            tokens, parents, sources, depths, said, bounds[row, 0], bounds[row, 1],
-            committed[ends[row] : ends[row + 1]], seen[0], seen[1],
+            tokens, parents, sources, depths, said, begins[row], ends[row], committed[at : at + counts[row]], seen[0],
+            seen[1],
         )  # fmt: skip
+        at += counts[row]
 
 
 def rehearse() -> None:
     """Runs the loop once."""
     one = np.zeros(1, np.int64)
-    learn([Draft(Trust(), Proposal(one, one - 1, np.ones(1), one, one + 1), 0, 1, [0])])
+    nodes = Proposal(one, one - 1, np.ones(1), one, one + 1)
+    learn([Trust(), Trust()], [(nodes, 0, 1)] * 2, [[0]] * 2)

@@ -23,11 +23,11 @@ import numpy as np
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Outcome
-from glimpse.pacing import judging
 from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.cutting import Market, cut, rehearse
+from glimpse.pacing.judging import Judged, learn
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
 from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
@@ -41,8 +41,8 @@ PLAIN_FIRST = 2
 @dataclass(slots=True)
 class _RowState:
     trust: Trust = field(default_factory=Trust)
-    proposed: tuple[Proposal, int, int] | None = None
-    """The draft that is to be judged: where it begins and ends among the nodes of several rows."""
+    proposed: Judged | None = None
+    """The draft that is to be judged."""
 
 
 class MarginalPacer(Pacer):
@@ -159,13 +159,15 @@ class MarginalPacer(Pacer):
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Judges what was proposed by what was committed."""
-        states = [self._states[outcome.slot] for outcome in outcomes]
-        judging.learn([
-            judging.Draft(state.trust, *state.proposed, outcome.tokens)
-            for state, outcome in zip(states, outcomes, strict=True) if state.proposed is not None
-        ])  # fmt: skip
-        for state in states:
-            state.proposed = None
+        trusts, drafts, committed = list[Trust](), list[Judged](), list[list[int]]()
+        for outcome in outcomes:
+            state = self._states[outcome.slot]
+            if state.proposed is not None:
+                trusts.append(state.trust)
+                drafts.append(state.proposed)
+                committed.append(outcome.tokens)
+                state.proposed = None
+        learn(trusts, drafts, committed)
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""

@@ -24,7 +24,10 @@ def put_drafts(
     source: Bytes, branches: NDArray[np.bool_],
 ) -> bool:  # fmt: skip
     """Puts drafts [n] of the rows in `slots` [R], which `offsets` [R + 1] bound, behind the rows' texts, and says which
-    rows branch; False, and nothing done, where they are not as `draft_check` wants them (see `survey`)."""
+    rows branch; False, and nothing done, where they are not as `draft_check` wants them (see `survey`), or not as long
+    as their bounds say."""
+    if not _bounded(len(room), draft_tokens, draft_parents, offsets, chances, sources):
+        return False
     ratios = np.empty(len(draft_tokens), np.float32)
     if not survey(
         draft_tokens, draft_parents, offsets, chances, room, parents.shape[1], vocab, ratios, branches
@@ -40,6 +43,15 @@ def put_drafts(
             entropy[slot, node], source[slot, node] = np.nan, sources[index]
         counts[slot] = count
     return True
+
+
+@compiled
+def _bounded(rows: int, tokens: Ints, parents: Ints, offsets: Ints, chances: Floats, sources: Bytes) -> bool:
+    """Whether a draft's parts are as long as its bounds say, so that its nodes can be looked at."""
+    if len(offsets) != rows + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        return False
+    count = offsets[rows]
+    return len(tokens) == count and len(parents) == count and len(chances) == count and len(sources) == count
 
 
 @compiled
