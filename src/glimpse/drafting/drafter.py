@@ -66,7 +66,7 @@ class Successors:
         book.write(self.tokens.numpy(), self.likeliest.numpy(), self.chances.numpy())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make, and every row makes one a step
 class Outcome:
     """What a verification made of one row, after the cut: what drafters and pacers learn from."""
 

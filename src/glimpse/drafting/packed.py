@@ -45,10 +45,22 @@ class PackedSuccessors:
     """`Successors` of n tokens. Tensors are made where they are asked for: that takes some microseconds for each row,
     for which a device would wait."""
 
-    fed: NDArray[np.int64]
-    """[n]: what was fed in."""
-    rows: NDArray[np.int32]
-    """[n, 2 k]: k ids, likeliest first, then the bits of their probabilities."""
+    step: tuple[NDArray[np.int64], NDArray[np.int32]]
+    """Of all rows of a step: [N] what was fed in; [N, 2 k] k ids, likeliest first, then the bits of their
+    probabilities."""
+    begin: int
+    end: int
+    """Where the row's own n stand there."""
+
+    @property
+    def fed(self) -> NDArray[np.int64]:
+        """[n]: what was fed in."""
+        return self.step[0][self.begin : self.end]
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """[n, 2 k]: what came of it."""
+        return self.step[1][self.begin : self.end]
 
     @property
     def tokens(self) -> Tensor:

@@ -69,6 +69,10 @@ class LateReader(Generic[Source]):
         self._looked = False
         return self.source.propose(budget, depth)
 
+    def drafted(self, position: int) -> None:
+        """Its text was read up to there, and a draft was made behind it, by who does so for many at once."""
+        self.position, self._looked = position, False
+
     def look(self, budget: int, depth: int) -> Tree:
         """The same draft, which nobody verifies."""
         self._looked = True

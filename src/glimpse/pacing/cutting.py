@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.compiled import compiled
-from glimpse.pacing import keeping
+from glimpse.drafting.places import pointer
+from glimpse.pacing import judging, keeping
 from glimpse.pacing.keeping import keep
-from glimpse.pacing.proposals import Floats, Ints, Proposals, Trust, look, multiply, trusted
+from glimpse.pacing.proposals import CELLS, Floats, Ints, Proposals, Trust, look, multiply, trusted_part
 
 _STRAIGHT: Floats = np.zeros(0)
 
@@ -47,7 +49,7 @@ def cut(rows: RowView, trusts: Sequence[Trust], market: Market) -> tuple[Proposa
     own, slots, found = rows.rows.arrays, rows.index, Proposals.room_for(rows)
     nodes, sizes, chains = found.nodes, np.zeros(len(slots), np.int64), np.empty(len(slots), np.bool_)
     _cut(
-        slots, np.array([trust.seen for trust in trusts]), own.committed, own.counts, own.tokens, own.parents,
+        slots, np.array([trust.place for trust in trusts]), own.committed, own.counts, own.tokens, own.parents,
         own.confidence, own.source, own.entropy, found.ends, nodes.tokens, nodes.parents, nodes.said, nodes.source,
         nodes.depth, market.rows, market.start, market.plain, market.node, market.position,
         _STRAIGHT if market.extra is None else market.extra, sizes, chains,
@@ -60,6 +62,7 @@ def rehearse() -> None:
     """Runs all loops over drafts once, so that they are compiled before anything is timed: a pacer takes their time for
     its own."""
     keeping.rehearse()
+    judging.rehearse()
     rows = Rows(1, 2, 1)
     rows.committed_len[0] = rows.draft_len[0] = 1
     cut(RowView(rows, (0,)), [Trust()], Market(1, 1.0, 1.0, 1.0, 0.0))
@@ -67,20 +70,21 @@ def rehearse() -> None:
 
 @compiled
 def _cut(
-    slots: Ints, seen: Floats, lengths: Ints, counts: Ints, texts: Ints, parents: Ints, ratios: NDArray[np.float32],
+    slots: Ints, places: Ints, lengths: Ints, counts: Ints, texts: Ints, parents: Ints, ratios: NDArray[np.float32],
     sources: NDArray[np.uint8], entropies: NDArray[np.float32], ends: Ints, tokens: Ints, above: Ints, said: Floats,
     source: Ints, depth: Ints, rows: int, start: float, plain: float, node: float, position: float, extra: Floats,
     sizes: Ints, chains: NDArray[np.bool_],
 ) -> None:  # fmt: skip
-    """Fills what `look` does, `sizes` [R], and `chains` [R]: which trees became chains."""
+    """`places` [R]: where what was seen of each row lies (`Trust`). Fills what `look` does, `sizes` [R], and `chains` [R]: which trees became chains."""
     look(slots, lengths, counts, texts, parents, ratios, sources, ends, tokens, above, said, source, depth)
     gains, prices = np.empty(len(said)), np.empty(len(said))
-    trusted(source, depth, said, ends, seen, gains)
-    multiply(above, ends, gains)
     begin = 0
     for row in range(len(slots)):
+        seen = numba.carray(pointer(places[row]), CELLS, np.float64)
+        trusted_part(source, depth, said, begin, ends[row], seen, gains)
         prices[begin : ends[row]] = max(node + position * lengths[slots[row]], 1e-12)
         begin = ends[row]
+    multiply(above, ends, gains)
     order = np.argsort(-gains / prices, kind="mergesort")
     kept = _sorted_by_row(order[: _best(gains, prices, order, rows, start, plain, extra)], ends, sizes)
     begin = 0

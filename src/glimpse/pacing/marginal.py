@@ -27,6 +27,7 @@ from glimpse.pacing.block_rule import CutRule
 from glimpse.pacing.chain import MarginalChainPacer
 from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.cutting import Market, cut, rehearse
+from glimpse.pacing.judging import Judged, learn
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
 from glimpse.pacing.padding import Padding
 from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
@@ -40,8 +41,8 @@ PLAIN_FIRST = 2
 @dataclass(slots=True)
 class _RowState:
     trust: Trust = field(default_factory=Trust)
-    proposed: tuple[Proposal, int, int] | None = None
-    """The draft that is to be judged: where it begins and ends among the nodes of several rows."""
+    proposed: Judged | None = None
+    """The draft that is to be judged."""
 
 
 class MarginalPacer(Pacer):
@@ -158,11 +159,15 @@ class MarginalPacer(Pacer):
 
     def observe(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Judges what was proposed by what was committed."""
+        trusts, drafts, committed = list[Trust](), list[Judged](), list[list[int]]()
         for outcome in outcomes:
             state = self._states[outcome.slot]
             if state.proposed is not None:
-                state.trust.learn_part(*state.proposed, outcome.tokens)
-            state.proposed = None
+                trusts.append(state.trust)
+                drafts.append(state.proposed)
+                committed.append(outcome.tokens)
+                state.proposed = None
+        learn(trusts, drafts, committed)
 
     def retire(self, rows: RowView) -> None:
         """Drops what was learned."""

@@ -17,6 +17,8 @@ SOURCES, DEPTHS = 16, 4
 """Cells of the calibration; a greater source or depth counts with the last one."""
 SURENESS = (0.15, 0.4, 0.7)
 """Bounds of the probabilities that are looked at apart: who is often right may be wrong whenever it is sure."""
+CELLS = (2, SOURCES, DEPTHS, len(SURENESS) + 1)
+"""Of `Trust.seen`."""
 DECAY = 0.95
 """Weight of the past, per round in which a cell was judged."""
 PRIOR = 2.0
@@ -55,6 +57,11 @@ class Proposal:
         said, depth = np.empty(len(tree), np.float64), np.empty(len(tree), np.int64)
         _look_back(tree.parents, tree.reach, said, depth)
         return cls(tree.tokens, tree.parents, said, tree.source.astype(np.int64), depth)
+
+    @property
+    def facts(self) -> tuple[Ints, Ints, Ints, Ints, Floats]:
+        """All of it, as `judge` takes it."""
+        return self.tokens, self.parents, self.source, self.depth, self.said
 
     def children(self, kept: Ints) -> dict[tuple[int, int], int]:
         """(parent, token) -> node, of the nodes `kept`: how a text runs through them."""
@@ -188,8 +195,10 @@ class Trust:
     """
 
     def __init__(self) -> None:
-        self.seen = np.zeros((2, SOURCES, DEPTHS, len(SURENESS) + 1))
+        self.seen = np.zeros(CELLS)
         """[2, ...]: nodes of each cell that were right, and how many were to be."""
+        self.place: int = self.seen.ctypes.data
+        """Where that lies, for loops over many rows; it stays there."""
         self._right, self._said = self.seen
 
     def chances(self, proposal: Proposal) -> Floats:
@@ -208,8 +217,7 @@ class Trust:
 
     def learn_part(self, nodes: Proposal, begin: int, end: int, committed: list[int]) -> None:
         """As `learn`, of the proposal that lies from `begin` to `end` among several."""
-        facts = (nodes.tokens, nodes.parents, nodes.source, nodes.depth, nodes.said)
-        _judge(*facts, begin, end, np.array(committed, np.int64), self._right, self._said)
+        judge(*nodes.facts, begin, end, np.array(committed, np.int64), self._right, self._said)
 
 
 def believed(trusts: Sequence[Trust], proposals: Proposals) -> Floats:
@@ -233,17 +241,23 @@ def trusted(sources: Ints, depths: Ints, said: Floats, ends: Ints, seen: Floats,
     """Writes what `said` [nodes] is worth, by what was `seen` [R, 2, ...] of each row (`Trust`)."""
     begin = 0
     for row in range(len(ends)):
-        right, told = seen[row, 0], seen[row, 1]
-        for node in range(begin, ends[row]):
-            source, depth, sure = _cell(sources[node], depths[node], said[node])
-            together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
-            ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
-            found[node] = min(max(said[node], LEAST) * ratio, SUREST)
+        trusted_part(sources, depths, said, begin, ends[row], seen[row], found)
         begin = ends[row]
 
 
 @compiled
-def _judge(
+def trusted_part(sources: Ints, depths: Ints, said: Floats, begin: int, end: int, seen: Floats, found: Floats) -> None:
+    """As `trusted`, of one row's nodes, of which `seen` [2, ...]."""
+    right, told = seen[0], seen[1]
+    for node in range(begin, end):
+        source, depth, sure = _cell(sources[node], depths[node], said[node])
+        together = (right[source, depth].sum() + PRIOR) / (told[source, depth].sum() + PRIOR)
+        ratio = (right[source, depth, sure] + PRIOR * together) / (told[source, depth, sure] + PRIOR)
+        found[node] = min(max(said[node], LEAST) * ratio, SUREST)
+
+
+@compiled
+def judge(
     tokens: Ints, parents: Ints, sources: Ints, depths: Ints, said: Floats, begin: int, end: int, committed: Ints,
     right: Floats, told: Floats,
 ) -> None:  # fmt: skip

@@ -163,7 +163,7 @@ def test_both_sources_in_one_call_are_what_merging_them_gives(seed, budget, dept
     automaton, table = Automaton(200, 6), random_table(seed, ids=12, holes=holes)
     automaton.read(text)
     merged = merge([automaton.propose(budget, depth)], table, int(text[-1]), budget, depth)
-    united = unite(automaton, table, int(text[-1]), budget, depth)
+    united = unite(automaton, table, budget, depth)
     for name in ("tokens", "parents", "reach", "source"):
         assert getattr(united, name).tolist() == getattr(merged, name).tolist()
 
@@ -196,7 +196,7 @@ def test_lines_are_copied_as_they_are_written():
     draw = np.random.default_rng(3)
     ids = draw.integers(0, 900, (6, WIDTH)).astype(np.int32)
     chances = draw.random((6, WIDTH)).astype(np.float32)
-    packed = PackedSuccessors(np.array([7, 3, 700, 3, 0, 9]), np.concatenate([ids, chances.view(np.int32)], 1))
+    packed = PackedSuccessors((np.array([7, 3, 700, 3, 0, 9]), np.concatenate([ids, chances.view(np.int32)], 1)), 0, 6)
     copied, written = SuccessorTable(), SuccessorTable()
     packed.enter(copied)
     Successors(packed.tokens, packed.likeliest, packed.chances).enter(written)

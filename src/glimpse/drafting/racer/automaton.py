@@ -37,7 +37,7 @@ class Automaton:
         self._nodes = np.zeros((capacity + 1, ngrams.FIELDS), np.int32)
         self._buckets = np.zeros(1 << (2 * capacity).bit_length(), np.int32)
         self._ends = np.zeros(length + 1, np.int32)
-        self._meta = np.array([1, 0])
+        self._meta = np.array([1, 0, -1])
 
     def __len__(self) -> int:
         """Nodes in use, without the root."""
@@ -46,6 +46,16 @@ class Automaton:
     def read(self, tokens: Sequence[int] | NDArray[np.int64]) -> None:
         """Appends tokens to the text."""
         ngrams.read(self._nodes, self._buckets, self._ends, self._meta, np.asarray(tokens, np.int64))
+
+    @property
+    def last(self) -> int:
+        """The text's last token; -1 before there is one."""
+        return int(self._meta[ngrams.LAST])
+
+    @property
+    def arrays(self) -> tuple[ngrams.Nodes, ngrams.Buckets, ngrams.Ends, ngrams.Meta]:
+        """All that it is, for loops over many of them."""
+        return self._nodes, self._buckets, self._ends, self._meta
 
     @property
     def state(self) -> tuple[ngrams.Nodes, int, int, int]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.packed import AnySuccessors
+from glimpse.drafting.racer import together
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
-from glimpse.drafting.reader import LateReader, trees_of
+from glimpse.drafting.reader import AT_ONCE, LateReader, trees_of
 from glimpse.drafting.suffix.source import REHEARSED, SuffixSource
 from glimpse.drafting.suffix.store import SuffixStore, keep_written
 from glimpse.drafting.tree import Tree, draft_of, nodes_each
@@ -25,11 +28,15 @@ BUDGETS = range(1, 257)
 class RacerSource:
     """One request's automaton, successor table and, where wished, suffix matches."""
 
-    def __init__(self, suffix: bool = False, store: SuffixStore | None = None) -> None:
-        """`store`: earlier texts that suffix matches are looked for in as well."""
+    def __init__(
+        self, suffix: bool = False, store: SuffixStore | None = None, line: NDArray[np.int64] | None = None
+    ) -> None:
+        """`store`: earlier texts that suffix matches are looked for in as well; `line`: where to write where its arrays
+        lie (`racer.together`)."""
         self._automaton, self._table = Automaton(), SuccessorTable()
         self._suffix = SuffixSource(store=store) if suffix else None
-        self._last = -1
+        self._line = np.empty(together.LINE, np.int64) if line is None else line
+        together.enter(self._line, self._automaton, self._table)
 
     def read(self, tokens: Sequence[int]) -> None:
         """Appends tokens to the text."""
@@ -38,20 +45,20 @@ class RacerSource:
         if self._suffix is not None:
             self._suffix.read(tokens)
         self._automaton.read(tokens)
-        self._last = int(tokens[-1])
 
     def recycle(self, successors: AnySuccessors) -> None:
         """Takes over the logits of verified nodes; see `SuccessorTable.write`."""
         successors.enter(self._table)
+        self._line[together.TABLE :] = self._table.place
 
     def propose(self, budget: int, depth: int) -> Tree:
         """At most `budget` nodes, `depth` tokens deep: long matches, then n-grams, then recycled logits."""
         if depth < 1:
             budget = 0
         if self._suffix is None:
-            return unite(self._automaton, self._table, self._last, budget, depth)
+            return unite(self._automaton, self._table, budget, depth)
         retrieved = [self._suffix.propose(budget, depth), self._automaton.propose(budget, depth)]
-        return merge(retrieved, self._table, self._last, budget, depth)
+        return merge(retrieved, self._table, self._automaton.last, budget, depth)
 
     def learn(self, committed: Sequence[int]) -> None:
         """What came instead of the last proposal, before it is read."""
@@ -82,6 +89,7 @@ class RacerDrafter(Drafter):
         self.store: SuffixStore | None = None
         self.priced = False
         self._sources: dict[int, LateReader[RacerSource]] = {}
+        self._lines, self._sizes = np.zeros((0, together.LINE), np.int64), together.sizes_of(Automaton())
 
     @classmethod
     def build(cls, context: DraftContext) -> Self:
@@ -106,8 +114,10 @@ class RacerDrafter(Drafter):
 
     def admit(self, rows: RowView) -> None:
         """Prompts are read with the first draft."""
+        if not len(self._lines):
+            self._lines = np.zeros((rows.rows.capacity, together.LINE), np.int64)
         for slot in rows.slots:
-            self._sources[slot] = LateReader(RacerSource(self.suffix, self.store))
+            self._sources[slot] = LateReader(RacerSource(self.suffix, self.store, self._lines[slot]))
 
     def ready(self, rows: RowView) -> list[bool]:
         """Always."""
@@ -115,7 +125,13 @@ class RacerDrafter(Drafter):
 
     def plan(self, rows: RowView, room: list[int]) -> Draft:
         """A tree a row, at most `room[i]` deep."""
-        return draft_of(trees_of(self._sources, rows, room, self.nodes(len(rows))))
+        budget, readers = self.nodes(len(rows)), [self._sources[slot] for slot in rows.slots]
+        begins, ends = [reader.position for reader in readers], rows.numbers(rows.rows.arrays.committed)
+        if self.suffix or not readers or sum(ends) - sum(begins) > AT_ONCE:
+            return draft_of(trees_of(self._sources, rows, room, budget))
+        for reader, end in zip(readers, ends, strict=True):
+            reader.drafted(end)
+        return together.draft(rows, self._lines, self._sizes, begins, room, budget)
 
     def recycle(self, slot: int, successors: AnySuccessors) -> None:
         """Copies logits: of a row's prompt positions, or of its verified nodes, rejected ones included."""
@@ -123,9 +139,10 @@ class RacerDrafter(Drafter):
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Copies the logits of what was verified; the text is read with the next draft."""
-        for outcome in outcomes:
+        for outcome in together.recycle(self._lines, outcomes):
             if outcome.successors is not None:
                 self.recycle(outcome.slot, outcome.successors)
+        for outcome in outcomes:
             self._sources[outcome.slot].hear(outcome.tokens)
 
     def retire(self, rows: RowView) -> None:

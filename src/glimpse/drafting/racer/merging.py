@@ -55,7 +55,7 @@ def _graft(
 
 
 @compiled
-def _fill(
+def add_successors(
     tokens: Ints, parents: Ints, reach: Floats, source: NDArray[np.uint8], count: int,
     successors: NDArray[np.int32], chances: Floats, root: int, breadth: int, depth: int,
 ) -> int:  # fmt: skip
@@ -109,7 +109,7 @@ def merge(retrieved: Sequence[Tree], table: SuccessorTable | None, last: int, bu
             tokens, parents, reach, source, count, tree.tokens, tree.parents, tree.reach, tree.source
         )  # fmt: skip
     if table is not None:
-        count = _fill(
+        count = add_successors(
             tokens, parents, reach, source, count, table.tokens, table.chances, last, BREADTH, depth
         )  # fmt: skip
     return Tree(tokens[:count], parents[:count], reach[:count], source[:count])
@@ -120,17 +120,17 @@ def _unite(
     nodes: Nodes, longest: int, length: int, shortest: int, depth: int, successors: NDArray[np.int32], chances: Floats,
     last: int, tokens: Ints, parents: Ints, reach: Floats, source: NDArray[np.uint8],
 ) -> int:  # fmt: skip
-    """Fills the last four; returns the count. The others are those of `pool` and `_fill`."""
+    """Fills the last four; returns the count. The others are those of `pool` and `add_successors`."""
     count = pool(nodes, longest, length, shortest, depth, tokens, parents, reach)
     source[:count] = _AUTOMATON
-    return _fill(tokens, parents, reach, source, count, successors, chances, last, BREADTH, depth)
+    return add_successors(tokens, parents, reach, source, count, successors, chances, last, BREADTH, depth)
 
 
-def unite(automaton: Automaton, table: SuccessorTable, last: int, budget: int, depth: int) -> Tree:
+def unite(automaton: Automaton, table: SuccessorTable, budget: int, depth: int) -> Tree:
     """What `merge` makes of the automaton's proposal, in one compiled call: with many rows calls and copies count."""
     tokens, parents = np.empty(budget, np.int64), np.empty(budget, np.int64)
     reach, source = np.empty(budget, np.float32), np.empty(budget, np.uint8)
     count = _unite(
-        *automaton.state, depth, table.tokens, table.chances, last, tokens, parents, reach, source
+        *automaton.state, depth, table.tokens, table.chances, automaton.last, tokens, parents, reach, source
     )  # fmt: skip
     return Tree(tokens[:count], parents[:count], reach[:count], source[:count])

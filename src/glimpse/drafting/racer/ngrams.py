@@ -26,8 +26,9 @@ TOKEN, PARENT, FAIL, DEPTH, COUNT, CHILD, NEXT, PREVIOUS, OLDER, NEWER = range(1
 """Columns of a node: its last token, parent, failure link, length, visits; first child, siblings; neighbours in the
 order of use, where node 0, the root, closes the ring. 0 stands for no node."""
 FIELDS = 10
-USED, HELD = range(2)
-"""Of `meta`: nodes ever used, the root included; how long the longest suffix of the text is that has a node."""
+USED, HELD, LAST = range(3)
+"""Of `meta`: nodes ever used, the root included; how long the longest suffix of the text is that has a node; the text's
+last token, -1 before there is one."""
 
 Nodes = NDArray[np.int32]
 """[capacity + 1, FIELDS]"""
@@ -149,3 +150,4 @@ def read(nodes: Nodes, buckets: Buckets, ends: Ends, meta: Meta, tokens: NDArray
     """Appends tokens to the text: the state moves on, their n-grams are counted, unused ones make room."""
     for token in tokens:
         _read(nodes, buckets, ends, meta, token)
+        meta[LAST] = token

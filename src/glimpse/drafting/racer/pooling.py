@@ -91,6 +91,13 @@ def _expand(
 
 
 @compiled
+def room_for(length: int, depth: int) -> int:
+    """How many entries a heap has to take."""
+    # Nodes of one depth exclude one another, so at most 1 / FLOOR of them are likely enough.
+    return int(max(length, depth) / FLOOR)
+
+
+@compiled
 def pool(
     nodes: Nodes, longest: int, length: int, shortest: int, depth: int,
     tokens: NDArray[np.int64], parents: NDArray[np.int64], reach: NDArray[np.float32],
@@ -100,9 +107,17 @@ def pool(
     `longest` is the state, `length` that of the automaton's n-grams; for `shortest` see `_expand`.
     """
     weights, contexts = np.empty(len(nodes), np.float64), np.empty((2, length + 1), np.int64)
-    # Nodes of one depth exclude one another, so at most 1 / FLOOR of them are likely enough.
-    room = int(max(length, depth) / FLOOR)
+    room = room_for(length, depth)
     keys, items = np.empty(room, np.float64), np.empty((room, frontier.WIDTH), np.int64)
+    return fill(nodes, longest, length, shortest, depth, weights, contexts, keys, items, tokens, parents, reach)
+
+
+@compiled
+def fill(
+    nodes: Nodes, longest: int, length: int, shortest: int, depth: int, weights: Weights, contexts: Contexts,
+    keys: Keys, items: Items, tokens: NDArray[np.int64], parents: NDArray[np.int64], reach: NDArray[np.float32],
+) -> int:  # fmt: skip
+    """As `pool`, with memory that it is lent."""
     count, size = 0, 0
     node, below, chance = longest, 0, 1.0
     while True:

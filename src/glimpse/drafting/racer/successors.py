@@ -42,6 +42,11 @@ class SuccessorTable:
             self._reserve(int(tokens.max()) + 1)
             self._rows[tokens] = rows
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where its lines [ids, 16] lie, as `copy` takes them, and how many there are; another place once it grew."""
+        return self._rows.ctypes.data, len(self._rows)
+
     def _reserve(self, ids: int) -> None:
         if ids <= len(self.tokens):
             return

@@ -65,7 +65,10 @@ class Texts:
     def learn(self, number: int, tokens: int, steps: float = 1.0) -> None:
         """A step with drafts wrote so many tokens of a text, the target's own among them, or would have; `steps`: it
         stands for so many (one of a few that were looked at)."""
-        self._running.setdefault(number, _Text()).add(tokens - 1, steps)
+        text = self._running.get(number)
+        if text is None:
+            text = self._running[number] = _Text()
+        text.add(tokens - 1, steps)
 
     def keep(self, numbers: Iterable[int]) -> None:
         """All others have ended."""

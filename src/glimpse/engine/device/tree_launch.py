@@ -26,7 +26,7 @@ WORKS = 48
 """Shapes of steps kept, with their buffers and graphs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TreeMove:
     """A verification of every row's tree."""
 

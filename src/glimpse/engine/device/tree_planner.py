@@ -6,7 +6,6 @@ A batch of trees is thousands of nodes a step, and the device waits for them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 
@@ -69,16 +68,15 @@ class TreePlanner:
             raise GlimpseError(f"drafter {parts.drafter.name!r} gave rows; it says that it needs no forward")
         self._put(drafting, draft, asked)
         for slot, keep in zip(drafting.slots, parts.pacer.trim(drafting), strict=True):
-            own.counts[slot] = min(keep, self._most)
-            self._place(slot)
+            self._place(slot, min(keep, self._most))
 
     def _put(self, view: RowView, draft: Draft, room: list[int]) -> None:
         """Raises as `check_planned` where the draft would break a row."""
         parts, own, slots = self._parts, self._arrays, view.index
         branches = np.empty(len(room), np.bool_)
-        sound = _bounded(draft, len(room)) and put_drafts(
-            slots, draft.tokens.numpy(), draft.parents.numpy(), np.array(draft.offsets), draft.confidence.numpy(),
-            draft.source.numpy(), np.array(room), parts.sampler.vocab_size, own.tokens, own.committed, own.counts,
+        sound = put_drafts(
+            slots, draft.tokens.numpy(), draft.parents.numpy(), np.array(draft.offsets, np.int64),
+            draft.confidence.numpy(), draft.source.numpy(), np.array(room), parts.sampler.vocab_size, own.tokens, own.committed, own.counts,
             own.parents, own.confidence, own.entropy, own.source, branches,
         )  # fmt: skip
         if not sound:
@@ -87,11 +85,12 @@ class TreePlanner:
             raise GlimpseError(f"drafter {parts.drafter.name!r} gave a draft of more than {most} nodes")
         self._rows.branching.update(slots[branches].tolist())
 
-    def _place(self, slot: int) -> None:
-        """Nodes beyond the pages that the row has may find none."""
-        sequence, own = self._rows.sequence(slot), self._arrays
-        if own.committed[slot] + own.counts[slot] > sequence.capacity:
-            own.counts[slot] = min(own.counts[slot], take_places(self._rows, slot))
+    def _place(self, slot: int, count: int) -> None:
+        """So many nodes are left; beyond the pages that the row has they may find none."""
+        own = self._arrays
+        own.counts[slot] = count
+        if own.committed.item(slot) + count > self._rows.sequence(slot).capacity:
+            own.counts[slot] = min(count, take_places(self._rows, slot))
 
     def _rehearse(self) -> None:
         """Compiles the loops where they are not kept from an earlier use."""
@@ -105,10 +104,3 @@ class TreePlanner:
         copy_out(
             np.zeros(1, np.int64), own.tokens, one, own.counts, own.parents, np.zeros((1, 3), np.int32), one, one.copy()
         )  # fmt: skip
-
-
-def _bounded(draft: Draft, rows: int) -> bool:
-    """Whether a draft's parts are as long as its bounds say, so that its nodes can be looked at."""
-    bounds, lengths = draft.offsets, {len(draft.tokens), len(draft.parents), len(draft.confidence), len(draft.source)}
-    ascending = all(first <= second for first, second in pairwise(bounds))
-    return len(bounds) == rows + 1 and bounds[0] == 0 and ascending and lengths == {bounds[-1]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, chain, pairwise
+
 from glimpse.cache.rows import Rows
 from glimpse.drafting.drafter import Outcome
 from glimpse.drafting.packed import AnySuccessors, PackedSuccessors
@@ -22,12 +24,9 @@ class TreeReader:
         self._paths = self._trees.paths_of(len(move.drafted), most)
         if not self._trees.recycles:
             return
-        found, begin = self._trees.successors(len(move.fed)), 0
-        self._successors = []
-        for nodes in move.drafted:
-            part = slice(begin, begin + nodes + 1)
-            self._successors.append(PackedSuccessors(move.fed[part], found[part]))
-            begin = part.stop
+        step = move.fed, self._trees.successors(len(move.fed))
+        ends = accumulate(nodes + 1 for nodes in move.drafted)
+        self._successors = [PackedSuccessors(step, begin, end) for begin, end in pairwise(chain((0,), ends))]
 
     def outcome(self, row: int, slot: int, drafted: int, accepted: int, tokens: list[int]) -> Outcome:
         """The outcome of device row `row`, with path and successors."""

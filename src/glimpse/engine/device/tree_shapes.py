@@ -24,7 +24,10 @@ def put_drafts(
     source: Bytes, branches: NDArray[np.bool_],
 ) -> bool:  # fmt: skip
     """Puts drafts [n] of the rows in `slots` [R], which `offsets` [R + 1] bound, behind the rows' texts, and says which
-    rows branch; False, and nothing done, where they are not as `draft_check` wants them (see `survey`)."""
+    rows branch; False, and nothing done, where they are not as `draft_check` wants them (see `survey`), or not as long
+    as their bounds say."""
+    if not _bounded(len(room), draft_tokens, draft_parents, offsets, chances, sources):
+        return False
     ratios = np.empty(len(draft_tokens), np.float32)
     if not survey(
         draft_tokens, draft_parents, offsets, chances, room, parents.shape[1], vocab, ratios, branches
@@ -43,6 +46,15 @@ def put_drafts(
 
 
 @compiled
+def _bounded(rows: int, tokens: Ints, parents: Ints, offsets: Ints, chances: Floats, sources: Bytes) -> bool:
+    """Whether a draft's parts are as long as its bounds say, so that its nodes can be looked at."""
+    if len(offsets) != rows + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        return False
+    count = offsets[rows]
+    return len(tokens) == count and len(parents) == count and len(chances) == count and len(sources) == count
+
+
+@compiled
 def survey(
     tokens: Ints, parents: Ints, offsets: Ints, confidence: Floats, room: Ints, most: int, vocab: int,
     ratios: Floats, branches: NDArray[np.bool_],
@@ -53,18 +65,24 @@ def survey(
     `Rows.draft_confidence` to `ratios` [n], and which rows branch to `branches` [R].
     """
     depth, reach = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), np.float64)
+    # Siblings as lists, the youngest first: comparing all nodes of a row takes longer than all else here.
+    older, youngest = np.empty(len(tokens), np.int64), np.empty(most + 1, np.int64)
     for row in range(len(room)):
         begin, end = offsets[row], offsets[row + 1]
         branches[row] = False
         if end - begin > most:
             return False
+        youngest[: end - begin + 1] = -1
         for index in range(begin, end):
             node, parent, token = index - begin, parents[index], tokens[index]
             if parent < -1 or parent >= node or token < 0 or token >= vocab:
                 return False
-            for other in range(begin, index):
-                if parents[other] == parent and tokens[other] == token:
+            other = youngest[parent + 1]
+            while other >= 0:
+                if tokens[other] == token:
                     return False
+                other = older[other]
+            older[index], youngest[parent + 1] = youngest[parent + 1], index
             branches[row] |= parent != node - 1
             above = 1.0 if parent < 0 else reach[begin + parent]
             depth[index] = 1 if parent < 0 else depth[begin + parent] + 1
