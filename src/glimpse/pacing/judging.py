@@ -12,7 +12,6 @@ from glimpse.drafting.compiled import compiled
 from glimpse.drafting.places import pointer
 from glimpse.pacing.proposals import CELLS, Floats, Ints, Proposal, Trust, judge
 
-
 Judged = tuple[Proposal, int, int]
 """A row's draft: where it begins and ends among the nodes of several rows."""
 

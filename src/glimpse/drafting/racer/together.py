@@ -93,10 +93,19 @@ def _draft(
     for row in range(len(slots)):
         line, slot = lines[slots[row]], slots[row]
         nodes = numba.carray(pointer(line[NODES]), (capacity, FIELDS), np.int32)
-        ends, meta = numba.carray(pointer(line[ENDS]), length + 1, np.int32), numba.carray(pointer(line[META]), 3, np.int64)
+        ends, meta = (
+            numba.carray(pointer(line[ENDS]), length + 1, np.int32),
+            numba.carray(pointer(line[META]), 3, np.int64),
+        )
         table = numba.carray(pointer(line[TABLE]), (line[IDS], 2 * WIDTH), np.int32)
         said = numba.carray(pointer(line[TABLE]), (line[IDS], 2 * WIDTH), np.float32)
-        read(nodes, numba.carray(pointer(line[BUCKETS]), buckets, np.int32), ends, meta, texts[slot, begins[row] : lengths[slot]])
+        read(
+            nodes,
+            numba.carray(pointer(line[BUCKETS]), buckets, np.int32),
+            ends,
+            meta,
+            texts[slot, begins[row] : lengths[slot]],
+        )
         depth, end = room[row], at + (budget if room[row] > 0 else 0)
         own = tokens[at:end], parents[at:end], reach[: end - at]
         heap = room_for(length, depth)
