@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.device.test_asking import Device, Traffic, launched
-from glimpse.engine.device.asking import BEGIN, KNOWN
+from glimpse.engine.device.asking import BEGIN, KNOWN, TRIES
 from glimpse.engine.device.texts import ENOUGH, SEEN
 from glimpse.engine.device.watched import CLEAR, LONGEST, SHARE, WatchedAsking
 
@@ -117,3 +117,28 @@ def test_texts_that_were_not_read_teach_nothing():
     asking.asks((1, 2))
     asking.learn(launched((1, 2), [5, 1], 2.0, True, unread=(2,)))
     assert not asking._size(2).asked.times, "and reading takes longer than a step with drafts does"
+
+
+@pytest.mark.parametrize("read", [0.0, 40.0])
+def test_a_rest_is_as_long_as_its_tries_were_dear_with_the_texts_that_were_read_for_them(read):
+    """Reading is in no price, for a text is read once; where each try meets new texts it is what tries cost."""
+    asking, now = WatchedAsking(), 0.0
+
+    def step(asked, counts, seconds, numbers, unread=()):
+        nonlocal now
+        now += seconds
+        asking.learn(launched(numbers, counts, now, asked, unread=unread))
+
+    for _ in range(KNOWN + 1):
+        step(False, [1, 1], 1.0, (1, 2))
+    for _ in range(TRIES + 1):
+        step(True, [1, 1], 1.5, (1, 2))
+    step(True, [2, 2], 2.0 + read, (1, 2), unread=(1, 2) if read else ())
+    assert asking._size(2).price == pytest.approx(1.5)
+    asking._rows, size = (1, 2), asking._size(2)
+    lost = (TRIES + 1) * 0.5 + read  # the last one wrote as much as it took, but for what was read
+    rest = asking._pause(size, 0.25)
+    assert rest == min(LONGEST, int(max(TRIES * 0.5, lost) / SHARE))
+    asking._rest, size.left = 0, 0
+    asking._decide(size)
+    assert asking._lost == 0.0

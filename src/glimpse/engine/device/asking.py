@@ -123,6 +123,9 @@ class Asking:
         self.asked = False
         """What `asks` said last."""
         self._end: Mark | None = None
+        self._lost = 0.0
+        """Plain steps that those with drafts since the last rest took longer than what they wrote was worth, texts
+        that were read for them and all."""
         self.fair = False
         """Whether each row counts for itself, not the batch as a whole: then drafts of few rows that hold all others up
         have to bring those few much. Proportional fairness: what is weighed is the product of the rows' speeds."""
@@ -188,10 +191,14 @@ class Asking:
         telling = self._heard(launched, counts) if launched.asked else True
         end, before, alike = launched.timed[-1].end, self._end, launched.drafts is self._drafts
         self._end, self._drafts = end, launched.drafts
-        if before is not None and alike and telling and not launched.late and not launched.ran.fresh:
-            size = self._size(len(launched.seats))
+        if before is None or not alike or launched.late or launched.ran.fresh:
+            return
+        size, seconds = self._size(len(launched.seats)), end.since(before)
+        if launched.asked and size.plain.times:
+            self._lost += seconds / size.plain.seconds - sum(counts) / len(launched.seats)
+        if telling:
             steps = size.own if launched.drafts else size.asked if launched.asked else size.plain
-            steps.add(sum(counts), end.since(before))
+            steps.add(sum(counts), seconds)
 
     def _heard(self, launched: Launched, counts: list[int]) -> bool:
         """A step with drafts wrote so many tokens of each row; those whose texts were not read teach nothing. Returns
@@ -248,6 +255,7 @@ class Asking:
             size.span = FIRST
             return
         self._rest = self._pause(size, price * max(0.0, 1 - speed))
+        self._lost = 0.0
 
     def _pause(self, size: _Size, loss: float) -> int:
         """Plain steps of a rest, where a step with drafts loses so many."""

@@ -24,7 +24,7 @@ class Pace:
     """Asks the pacer for every row and does what at least half of them want to; the device stops at each row's end."""
 
     def __init__(self, pacer: Pacer, most: int, *, drafts: bool) -> None:
-        """`most`: the longest draft; `drafts`: on the device."""
+        """`most`: the longest draft; `drafts`: on the device. Without, nobody is asked."""
         self._pacer, self._most, self._drafts = pacer, most, drafts
         self._lengths: set[int] = set()
         self._stale = False
@@ -32,7 +32,7 @@ class Pace:
 
     def next(self, view: RowView, *, plain: bool = False) -> Move:
         """What to launch now for these rows; `plain`: whatever they want, a plain step."""
-        move = Move(0, verifies=True) if plain else self._choose(view)
+        move = self._choose(view) if self._drafts and not plain else Move(0, verifies=True)
         self._stale = move.learn is Learn.NOTHING
         return move
 
@@ -45,7 +45,7 @@ class Pace:
         wanted = [
             left for left, action in zip(decisions.room, decisions.actions, strict=True) if action is Action.DRAFT
         ]
-        if 2 * len(wanted) < len(view) or max(wanted, default=0) < 1 or not self._drafts:
+        if 2 * len(wanted) < len(view) or max(wanted, default=0) < 1:
             return self._verify(decisions.actions)
         if self._stale:
             return Move(0, verifies=True, learn=Learn.ANEW)
@@ -62,7 +62,7 @@ class Pace:
         return length
 
     def _verify(self, actions: list[Action]) -> Move:
-        if not (self._drafts and 2 * actions.count(Action.VERIFY) > len(actions)):
+        if 2 * actions.count(Action.VERIFY) <= len(actions):
             return Move(0, verifies=True)
         return Move(0, verifies=True, learn=Learn.ANEW if self._stale else Learn.ADD)
 

@@ -55,7 +55,7 @@ class WatchedAsking(Asking):
         """As long as tries take that bring nothing."""
         share = SHARE if size.known else FIRST_SHARE
         lost = max(loss, (self._price(len(self._rows)) or 1.0) - 1)
-        self._late = min(LONGEST, int(TRIES * lost / share))
+        self._late = min(LONGEST, int(max(TRIES * lost, self._lost) / share))
         return max(KNOWN, self._late)
 
     def _wakes(self) -> bool:
