@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-import numba
 import numpy as np
 
 from glimpse.drafting.compiled import compiled
-from glimpse.drafting.places import pointer
+from glimpse.drafting.places import array_at
 from glimpse.pacing.proposals import CELLS, Floats, Ints, Proposal, Trust, judge
-
 
 Judged = tuple[Proposal, int, int]
 """A row's draft: where it begins and ends among the nodes of several rows."""
@@ -40,7 +38,7 @@ def _learn(
     tokens among those committed."""
     at = 0
     for row in range(len(places)):
-        seen = numba.carray(pointer(places[row]), CELLS, np.float64)
+        seen = array_at(places[row], CELLS, np.float64)
         judge(
             tokens, parents, sources, depths, said, begins[row], ends[row], committed[at : at + counts[row]], seen[0],
             seen[1],
