@@ -126,7 +126,8 @@ class Committer:
         """
         if self._finish_reason:
             raise RuntimeError(f"the output has ended already ({self._finish_reason})")
-        count, pieces, text = 0, list[str](), bool(self._stops)
+        text = bool(self._stops)
+        count, pieces = 0, list[str]()
         for token in tokens:
             count += 1
             armed, end = self._judge(token)

@@ -49,7 +49,7 @@ class RacerSource:
     def recycle(self, successors: AnySuccessors) -> None:
         """Takes over the logits of verified nodes; see `SuccessorTable.write`."""
         successors.enter(self._table)
-        self._line[together.TABLE :] = self._table.place
+        together.follow(self._line, self._table)
 
     def propose(self, budget: int, depth: int) -> Tree:
         """At most `budget` nodes, `depth` tokens deep: long matches, then n-grams, then recycled logits."""

@@ -39,9 +39,15 @@ _Floats = NDArray[np.float32]
 
 
 def enter(line: _Ints, automaton: Automaton, table: SuccessorTable) -> None:
-    """Writes where a row's arrays lie; to be done again once the table has grown."""
+    """Writes where a row's arrays lie; the table only until it grows (`follow`)."""
     line[:TABLE] = [array.ctypes.data for array in automaton.arrays]
     line[TABLE:] = table.place
+
+
+def follow(line: _Ints, table: SuccessorTable) -> None:
+    """Writes where a table lies that may have grown."""
+    if line.item(IDS) != len(table.tokens):
+        line[TABLE:] = table.place
 
 
 def sizes_of(automaton: Automaton) -> Sizes:
@@ -70,6 +76,8 @@ def draft(
 def recycle(lines: Lines, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Copies the logits of what was verified in one step; returns those that are to be taken over one by one: of ids
     that the table has no room for, or in another form."""
+    if len(outcomes) == 1:
+        return list(outcomes) if outcomes[0].successors is not None else []
     laid = [outcome.successors for outcome in outcomes if isinstance(outcome.successors, PackedSuccessors)]
     if not laid or len(laid) != len(outcomes) or any(each.step is not laid[0].step for each in laid):
         return [outcome for outcome in outcomes if outcome.successors is not None]
