@@ -18,7 +18,7 @@ Judged = tuple[Proposal, int, int]
 def learn(trusts: Sequence[Trust], drafts: Sequence[Judged], committed: Sequence[list[int]]) -> None:
     """Each row's `Trust.learn_part`: what was drafted for it, and what came instead. In one loop where the drafts lie
     in one `Proposal`, as those of a batch do."""
-    if len({id(nodes) for nodes, _, _ in drafts}) != 1 or len(drafts) == 1:
+    if len(drafts) < 2 or any(nodes is not drafts[0][0] for nodes, _, _ in drafts):
         for trust, draft, tokens in zip(trusts, drafts, committed, strict=True):
             trust.learn_part(*draft, tokens)
         return
