@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 from numba import types
 from numba.extending import intrinsic
 
+from glimpse.drafting.compiled import compiled
+
 
 @intrinsic  # type: ignore[untyped-decorator]
-def pointer(typing: Any, address: Any) -> Any:
-    """For compiled code: what lies at an address (int64), as `numba.carray` takes it."""
-
+def _pointer(typing: Any, address: Any) -> Any:
     def make(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         return builder.inttoptr(given[0], context.get_value_type(signature.return_type))
 
     return types.voidptr(types.int64), make
+
+
+@compiled
+def array_at(address: int, shape: int | tuple[int, ...], dtype: type) -> Any:
+    """For compiled code: the array, one row after the other, that lies at an address."""
+    return numba.carray(_pointer(address), shape, dtype)  # type: ignore[attr-defined, call-arg]

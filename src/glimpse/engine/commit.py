@@ -126,16 +126,17 @@ class Committer:
         """
         if self._finish_reason:
             raise RuntimeError(f"the output has ended already ({self._finish_reason})")
+        text = bool(self._stops)
         count, pieces = 0, list[str]()
         for token in tokens:
             count += 1
             armed, end = self._judge(token)
-            if self._stops:
+            if text:
                 pieces.append(self._read(token, end, armed=armed))
             if self._finish_reason:
                 break
         taken = Taken(tuple(tokens[:count]), self._finish_reason, self._stop_reason)
-        if self._stops:
+        if text:
             taken.commit = _commit_of(taken, pieces)
         else:
             self._unread.append(taken)

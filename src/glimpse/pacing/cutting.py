@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.compiled import compiled
-from glimpse.drafting.places import pointer
+from glimpse.drafting.places import array_at
 from glimpse.pacing import judging, keeping
 from glimpse.pacing.keeping import keep
 from glimpse.pacing.proposals import CELLS, Floats, Ints, Proposals, Trust, look, multiply, trusted_part
@@ -75,12 +74,14 @@ def _cut(
     source: Ints, depth: Ints, rows: int, start: float, plain: float, node: float, position: float, extra: Floats,
     sizes: Ints, chains: NDArray[np.bool_],
 ) -> None:  # fmt: skip
-    """`places` [R]: where what was seen of each row lies (`Trust`). Fills what `look` does, `sizes` [R], and `chains` [R]: which trees became chains."""
+    """`places` [R]: where what was seen of each row lies (`Trust`).
+
+    Fills what `look` does, `sizes` [R], and `chains` [R]: which trees became chains."""
     look(slots, lengths, counts, texts, parents, ratios, sources, ends, tokens, above, said, source, depth)
     gains, prices = np.empty(len(said)), np.empty(len(said))
     begin = 0
     for row in range(len(slots)):
-        seen = numba.carray(pointer(places[row]), CELLS, np.float64)
+        seen = array_at(places[row], CELLS, np.float64)
         trusted_part(source, depth, said, begin, ends[row], seen, gains)
         prices[begin : ends[row]] = max(node + position * lengths[slots[row]], 1e-12)
         begin = ends[row]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-import numba
 import numpy as np
 
 from glimpse.drafting.compiled import compiled
-from glimpse.drafting.places import pointer
+from glimpse.drafting.places import array_at
 from glimpse.pacing.proposals import CELLS, Floats, Ints, Proposal, Trust, judge
 
 Judged = tuple[Proposal, int, int]
@@ -19,7 +18,7 @@ Judged = tuple[Proposal, int, int]
 def learn(trusts: Sequence[Trust], drafts: Sequence[Judged], committed: Sequence[list[int]]) -> None:
     """Each row's `Trust.learn_part`: what was drafted for it, and what came instead. In one loop where the drafts lie
     in one `Proposal`, as those of a batch do."""
-    if len({id(nodes) for nodes, _, _ in drafts}) != 1 or len(drafts) == 1:
+    if len(drafts) < 2 or any(nodes is not drafts[0][0] for nodes, _, _ in drafts):
         for trust, draft, tokens in zip(trusts, drafts, committed, strict=True):
             trust.learn_part(*draft, tokens)
         return
@@ -39,7 +38,7 @@ def _learn(
     tokens among those committed."""
     at = 0
     for row in range(len(places)):
-        seen = numba.carray(pointer(places[row]), CELLS, np.float64)
+        seen = array_at(places[row], CELLS, np.float64)
         judge(
             tokens, parents, sources, depths, said, begins[row], ends[row], committed[at : at + counts[row]], seen[0],
             seen[1],

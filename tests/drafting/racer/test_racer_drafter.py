@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from tests.drafting.histories import POOL, rows_of
 
 from glimpse.cache.recall import RecallBudget
+from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import DraftContext, Drafter, Outcome, Successors
-from glimpse.drafting.racer.drafter import RacerDrafter, RacerSuffixDrafter
+from glimpse.drafting.packed import PackedSuccessors
+from glimpse.drafting.racer.drafter import RacerDrafter, RacerSource, RacerSuffixDrafter
 from glimpse.drafting.racer.successors import WIDTH
+from glimpse.drafting.reader import LateReader, trees_of
 from glimpse.drafting.suffix.drafter import SuffixDrafter
-from glimpse.drafting.tree import Source
+from glimpse.drafting.tree import Source, draft_of
 from glimpse.errors import ArgumentError
 
 
@@ -67,6 +72,66 @@ def test_outcomes_bring_the_logits_of_every_node():
     commit(drafter, view, 0, [7], 1, after(7, 8, 9))
     assert drafter.plan(view, [1]).tokens.tolist()[:2] == [8, 9]
     assert set(drafter.plan(view, [1]).source.tolist()) == {Source.LOGITS}
+
+
+def packed(*rows):
+    """Of one step, which fed so many tokens of each row: as a device writes them."""
+    fed = np.concatenate([tokens for tokens, _ in rows])
+    lines = [np.concatenate([ids.astype(np.int32), chances.view(np.int32)], 1) for _, (ids, chances) in rows]
+    ends = np.cumsum([len(tokens) for tokens, _ in rows]).tolist()
+    step = fed, np.concatenate(lines)
+    return [PackedSuccessors(step, begin, end) for begin, end in pairwise([0, *ends])]
+
+
+def some_logits(draw, ids):
+    """Of a few tokens, with one twice: chances as logits have them, with holes."""
+    fed = draw.integers(0, ids, draw.integers(0, 9))
+    successors = np.stack([draw.permutation(ids)[:WIDTH] for _ in fed]) if len(fed) else np.zeros((0, WIDTH), int)
+    chances = -np.sort(-draw.dirichlet(np.ones(WIDTH), len(fed)), axis=1).astype(np.float32)
+    chances[np.arange(WIDTH) >= draw.integers(1, WIDTH + 1, (len(fed), 1))] = 0
+    return fed, (successors, chances)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("budget", [1, 12, 64])
+def test_all_rows_in_one_call_are_what_their_sources_do_one_by_one(seed, budget):
+    """Reading, drafting and logits, step after step; tables grow, rows come and go, and are drafted for in any
+    order."""
+    draw = np.random.default_rng(seed)
+    texts = [draw.integers(0, 12, 20 + 7 * row).tolist() for row in range(4)]
+    drafter, view = admitted(*texts, budget=budget)
+    sources = {slot: LateReader(RacerSource()) for slot in view.slots}
+    for step in range(12):
+        slots = draw.permutation(4)[: draw.integers(1, 5)].tolist()
+        own = RowView(view.rows, tuple(slots))
+        room = draw.integers(0, 20, len(slots)).tolist()
+        draft, right = drafter.plan(own, room), draft_of(trees_of(sources, own, room, budget))
+        assert draft.offsets == right.offsets
+        for name in ("tokens", "parents", "confidence", "source"):
+            mine, theirs = getattr(draft, name), getattr(right, name)
+            assert mine.dtype == theirs.dtype
+            assert torch.equal(mine, theirs), name
+        laid = packed(*[some_logits(draw, 12 if step < 6 else 300) for _ in slots])
+        outcomes = []
+        for slot, successors in zip(slots, laid, strict=True):
+            tokens = draw.integers(0, 12, draw.integers(1, 4)).tolist()
+            view.rows.commit(slot, tokens, int(view.rows.committed_len[slot]))
+            outcomes.append(Outcome(slot, 0, 0, tokens, successors=successors))
+            sources[slot].source.recycle(successors)
+        drafter.absorb(own, outcomes)
+        if step % 4 == 3:
+            gone = view.rows_of(slots[0])
+            drafter.retire(gone)
+            drafter.admit(gone)
+            sources[slots[0]] = LateReader(RacerSource())
+
+
+def test_logits_of_several_steps_are_taken_over_too():
+    drafter, view = admitted([1, 2], [1, 3])
+    first, second = (packed((np.array([token]), (np.arange(8)[None] + 5, np.full((1, 8), 0.1, np.float32))))[0]
+                     for token in (2, 3))  # fmt: skip
+    drafter.absorb(view, [Outcome(0, 0, 0, [], successors=first), Outcome(1, 0, 0, [], successors=second)])
+    assert drafter.plan(view, [1, 1]).tokens.tolist() == [*range(5, 13)] * 2
 
 
 def test_a_small_vocabulary_has_fewer_successors():

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glimpse.cache.rows import RowView
+from glimpse.cache.rows import Rows, RowView
 from glimpse.drafting.drafter import Draft, DraftContext, Drafter, Outcome, Successors
-from glimpse.drafting.packed import AnySuccessors
+from glimpse.drafting.packed import AnySuccessors, PackedSuccessors
 from glimpse.drafting.racer import together
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import merge, unite
@@ -49,7 +49,7 @@ class RacerSource:
     def recycle(self, successors: AnySuccessors) -> None:
         """Takes over the logits of verified nodes; see `SuccessorTable.write`."""
         successors.enter(self._table)
-        self._line[together.TABLE :] = self._table.place
+        together.follow(self._line, self._table)
 
     def propose(self, budget: int, depth: int) -> Tree:
         """At most `budget` nodes, `depth` tokens deep: long matches, then n-grams, then recycled logits."""
@@ -101,6 +101,8 @@ class RacerDrafter(Drafter):
         drafter.store, drafter.priced = context.store, context.priced
         drafter.wants_prompt_topk = context.pool.device.type != "cpu"
         _rehearse(RacerSource(drafter.suffix))
+        if not drafter.suffix:
+            _rehearse_together(cls())
         return drafter
 
     @property
@@ -128,7 +130,7 @@ class RacerDrafter(Drafter):
         budget, readers = self.nodes(len(rows)), [self._sources[slot] for slot in rows.slots]
         begins, ends = [reader.position for reader in readers], rows.numbers(rows.rows.arrays.committed)
         if self.suffix or not readers or sum(ends) - sum(begins) > AT_ONCE:
-            return draft_of(trees_of(self._sources, rows, room, budget))
+            return draft_of(trees_of(self._sources, rows, room, budget))  # what `together` does, row by row
         for reader, end in zip(readers, ends, strict=True):
             reader.drafted(end)
         return together.draft(rows, self._lines, self._sizes, begins, room, budget)
@@ -179,3 +181,13 @@ def _rehearse(source: RacerSource) -> None:
     source.propose(1, 1)
     source.recycle(Successors(torch.arange(2), torch.ones(2, WIDTH, dtype=torch.int64), torch.ones(2, WIDTH)))
     source.propose(1, 1)
+
+
+def _rehearse_together(drafter: RacerDrafter) -> None:
+    """Runs the loops over batches."""
+    view = RowView(Rows(1, 2, 1), (0,))
+    view.rows.committed_len[0] = 1
+    drafter.admit(view)
+    drafter.plan(view, [1])
+    step = np.zeros(1, np.int64), np.zeros((1, 2 * WIDTH), np.int32)
+    drafter.absorb(view, [Outcome(0, 0, 0, [], successors=PackedSuccessors(step, 0, 1))])

@@ -29,6 +29,7 @@ FIELDS = 10
 USED, HELD, LAST = range(3)
 """Of `meta`: nodes ever used, the root included; how long the longest suffix of the text is that has a node; the text's
 last token, -1 before there is one."""
+MARKS = 3
 
 Nodes = NDArray[np.int32]
 """[capacity + 1, FIELDS]"""

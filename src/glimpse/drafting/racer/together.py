@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from glimpse.cache.rows import RowView
+from glimpse.drafting import frontier
 from glimpse.drafting.compiled import compiled
 from glimpse.drafting.drafter import Draft, Outcome
 from glimpse.drafting.packed import PackedSuccessors
-from glimpse.drafting.places import pointer
+from glimpse.drafting.places import array_at
 from glimpse.drafting.racer.automaton import Automaton
 from glimpse.drafting.racer.merging import BREADTH, add_successors
-from glimpse.drafting.racer.ngrams import FIELDS, HELD, LAST, read
+from glimpse.drafting.racer.ngrams import FIELDS, HELD, LAST, MARKS, read
 from glimpse.drafting.racer.pooling import fill, room_for
 from glimpse.drafting.racer.successors import WIDTH, SuccessorTable
 from glimpse.drafting.tree import Source
@@ -39,9 +39,15 @@ _Floats = NDArray[np.float32]
 
 
 def enter(line: _Ints, automaton: Automaton, table: SuccessorTable) -> None:
-    """Writes where a row's arrays lie; to be done again once the table has grown."""
+    """Writes where a row's arrays lie; the table only until it grows (`follow`)."""
     line[:TABLE] = [array.ctypes.data for array in automaton.arrays]
     line[TABLE:] = table.place
+
+
+def follow(line: _Ints, table: SuccessorTable) -> None:
+    """Writes where a table lies that may have grown."""
+    if line.item(IDS) != len(table.tokens):
+        line[TABLE:] = table.place
 
 
 def sizes_of(automaton: Automaton) -> Sizes:
@@ -70,13 +76,15 @@ def draft(
 def recycle(lines: Lines, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Copies the logits of what was verified in one step; returns those that are to be taken over one by one: of ids
     that the table has no room for, or in another form."""
+    if len(outcomes) == 1:
+        return list(outcomes) if outcomes[0].successors is not None else []
     laid = [outcome.successors for outcome in outcomes if isinstance(outcome.successors, PackedSuccessors)]
     if not laid or len(laid) != len(outcomes) or any(each.step is not laid[0].step for each in laid):
         return [outcome for outcome in outcomes if outcome.successors is not None]
     slots, left = np.array([outcome.slot for outcome in outcomes]), np.empty(len(laid), np.bool_)
     bounds = np.array([(each.begin, each.end) for each in laid])
     _recycle(lines, slots, bounds, *laid[0].step, left)
-    return [outcomes[row] for row in np.flatnonzero(left)]
+    return [outcomes[row] for row in np.flatnonzero(left).tolist()]
 
 
 @compiled
@@ -88,24 +96,17 @@ def _draft(
     capacity, buckets, length, shortest = sizes
     weights, contexts = np.empty(capacity, np.float64), np.empty((2, length + 1), np.int64)
     heap = room_for(length, room.max())
-    keys, items, reach = np.empty(heap), np.empty((heap, 6), np.int64), np.empty(budget, np.float32)
+    keys, items, reach = np.empty(heap), np.empty((heap, frontier.WIDTH), np.int64), np.empty(budget, np.float32)
     at = 0
     for row in range(len(slots)):
         line, slot = lines[slots[row]], slots[row]
-        nodes = numba.carray(pointer(line[NODES]), (capacity, FIELDS), np.int32)
-        ends, meta = (
-            numba.carray(pointer(line[ENDS]), length + 1, np.int32),
-            numba.carray(pointer(line[META]), 3, np.int64),
-        )
-        table = numba.carray(pointer(line[TABLE]), (line[IDS], 2 * WIDTH), np.int32)
-        said = numba.carray(pointer(line[TABLE]), (line[IDS], 2 * WIDTH), np.float32)
-        read(
-            nodes,
-            numba.carray(pointer(line[BUCKETS]), buckets, np.int32),
-            ends,
-            meta,
-            texts[slot, begins[row] : lengths[slot]],
-        )
+        nodes = array_at(line[NODES], (capacity, FIELDS), np.int32)
+        ends = array_at(line[ENDS], length + 1, np.int32)
+        meta = array_at(line[META], MARKS, np.int64)
+        table = array_at(line[TABLE], (line[IDS], 2 * WIDTH), np.int32)
+        said = array_at(line[TABLE], (line[IDS], 2 * WIDTH), np.float32)
+        hashed = array_at(line[BUCKETS], buckets, np.int32)
+        read(nodes, hashed, ends, meta, texts[slot, begins[row] : lengths[slot]])
         depth, end = room[row], at + (budget if room[row] > 0 else 0)
         own = tokens[at:end], parents[at:end], reach[: end - at]
         heap = room_for(length, depth)
@@ -132,7 +133,7 @@ def _recycle(
     `left` [R]: a table has no room for some, and nothing was written there."""
     for row in range(len(slots)):
         line, begin, end = lines[slots[row]], bounds[row, 0], bounds[row, 1]
-        table = numba.carray(pointer(line[TABLE]), (line[IDS], 2 * WIDTH), np.int32)
+        table = array_at(line[TABLE], (line[IDS], 2 * WIDTH), np.int32)
         left[row] = begin < end and fed[begin:end].max() >= line[IDS]
         if not left[row]:
             for at in range(begin, end):

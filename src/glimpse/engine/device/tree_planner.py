@@ -52,7 +52,8 @@ class TreePlanner:
 
     def _draft(self, view: RowView, running: Mapping[int, Request]) -> None:
         parts, own, most = self._parts, self._arrays, self._rows.max_draft
-        room = [min(most, own.limit.item(slot) - own.committed.item(slot) - 1) for slot in view.slots]
+        index = view.index
+        room = np.minimum(own.limit[index] - own.committed[index] - 1, most).tolist()
         decisions = parts.pacer.decide(view, room)
         for slot, choice in decisions.choices.items():
             running[slot].speculation.choices.append(choice)
@@ -76,8 +77,8 @@ class TreePlanner:
         branches = np.empty(len(room), np.bool_)
         sound = put_drafts(
             slots, draft.tokens.numpy(), draft.parents.numpy(), np.array(draft.offsets, np.int64),
-            draft.confidence.numpy(), draft.source.numpy(), np.array(room), parts.sampler.vocab_size, own.tokens, own.committed, own.counts,
-            own.parents, own.confidence, own.entropy, own.source, branches,
+            draft.confidence.numpy(), draft.source.numpy(), np.array(room), parts.sampler.vocab_size, own.tokens,
+            own.committed, own.counts, own.parents, own.confidence, own.entropy, own.source, branches,
         )  # fmt: skip
         if not sound:
             most = self._rows.max_draft

@@ -51,7 +51,7 @@ def _bounded(rows: int, tokens: Ints, parents: Ints, offsets: Ints, chances: Flo
     if len(offsets) != rows + 1 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
         return False
     count = offsets[rows]
-    return len(tokens) == count and len(parents) == count and len(chances) == count and len(sources) == count
+    return bool(len(tokens) == count and len(parents) == count and len(chances) == count and len(sources) == count)
 
 
 @compiled
