@@ -139,6 +139,8 @@ def test_a_rest_is_as_long_as_its_tries_were_dear_with_the_texts_that_were_read_
     lost = (TRIES + 1) * 0.5 + read  # the last one wrote as much as it took, but for what was read
     rest = asking._pause(size, 0.25)
     assert rest == min(LONGEST, int(max(TRIES * 0.5, lost) / SHARE))
-    asking._rest, size.left = 0, 0
+    for number in (1, 2) * SEEN:
+        asking._texts.learn(number, 1)
     asking._decide(size)
-    assert asking._lost == 0.0
+    assert asking._rest == rest
+    assert asking._lost == 0.0, "the next rest is that of the next tries"
