@@ -110,8 +110,9 @@ def test_prompts_are_not_heard_of_where_that_is_not_worth_it(llm, monkeypatch):
 def test_what_is_worth_hearing(speed, worth):
     """Where drafts do not slow the batch down as far as is known."""
     asking = SimpleNamespace(
-        speed=lambda rows, doubts: speed if rows == (7, NEW) else 0.0, plain_seconds=lambda rows: None, doubts=0.0
-    )
+        speed=lambda rows, doubts: speed if rows == (7, NEW) else 0.0, plain_seconds=lambda rows: None, doubts=0.0,
+        fair=False,
+    )  # fmt: skip
     assert worth_hearing(asking, (7,), 100, 0.0) is worth
     assert worth_hearing(None, (7,), 100, 9.0)
 
@@ -119,8 +120,17 @@ def test_what_is_worth_hearing(speed, worth):
 @pytest.mark.parametrize(("seconds", "worth"), [(0.009, True), (0.011, False)])
 def test_a_prompt_is_heard_of_where_drafts_save_what_that_costs_all_rows(seconds, worth):
     """100 tokens in steps of 1 ms that drafts make 1.25 times as fast: 20 ms, of which each of two rows costs half."""
-    asking = SimpleNamespace(speed=lambda rows, doubts: 1.25, plain_seconds=lambda rows: 0.001, doubts=0.0)
+    asking = SimpleNamespace(speed=lambda rows, doubts: 1.25, plain_seconds=lambda rows: 0.001, doubts=0.0, fair=True)
     assert worth_hearing(asking, (7,), 100, seconds) is worth
+
+
+@pytest.mark.parametrize("fair", [True, False])
+def test_prompts_have_the_benefit_of_the_doubt_where_nobody_waits(fair):
+    """0.9 is expected, and an error more would be 1.2."""
+    asking = SimpleNamespace(
+        speed=lambda rows, doubts: 0.9 + 0.3 * doubts, plain_seconds=lambda rows: 0.001, doubts=0.0, fair=fair
+    )
+    assert worth_hearing(asking, (7,), 100, 0.0) is not fair
 
 
 def test_what_prompts_cost_is_measured(llm, monkeypatch):

@@ -18,7 +18,7 @@ from torch import Tensor
 from glimpse.attention.triton.likely import LIKELY, chances_of, likeliest
 from glimpse.attention.triton.picking import RowSettings, Sample
 from glimpse.drafting.drafter import PromptReader, Successors
-from glimpse.engine.device.asking import NEW, Asking
+from glimpse.engine.device.asking import NEW, UNLIKE, Asking
 from glimpse.engine.device.mail import Mark
 from glimpse.engine.parts import Parts
 
@@ -128,10 +128,13 @@ def worth_hearing(asking: Asking | None, rows: tuple[int, ...], wanted: int, sec
     as anybody knows: it makes them, and they may well save more than that.
 
     `wanted`: tokens that the new one may write; `seconds`: what hearing of its prompt takes, in which all rows wait.
-    While it writes each other row begins anew once, too, if all are like it.
+    While it writes each other row begins anew once, too, if all are like it. Unheard prompts bring less, which would
+    speak against hearing for ever: so drafts may bring an error more than expected, unless each row's caller waits.
     """
-    speed = asking.speed((*rows, NEW), asking.doubts) if asking else None
-    if asking is None or speed is None:
+    if asking is None:
+        return True
+    speed = asking.speed((*rows, NEW), asking.doubts if asking.fair else UNLIKE)
+    if speed is None:
         return True
     count = len(rows) + 1
     saved = (1 - 1 / max(speed, 1.0)) * wanted * (asking.plain_seconds(count) or 0.0)
