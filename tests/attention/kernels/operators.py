@@ -23,6 +23,7 @@ _NUMPY = {
     tl.float32: np.float32, tl.float64: np.float64,
 }  # fmt: skip
 _INTEGERS = frozenset(map(id, _BITS))
+_SIGNED = frozenset((id(tl.int32), id(tl.int64)))
 _FLOATS = frozenset((id(tl.float32), id(tl.float64)))
 _NUMBERS = _INTEGERS | _FLOATS
 _TRUTHS = _INTEGERS | {id(tl.int1)}
@@ -72,6 +73,11 @@ def value_of(data: np.ndarray, kind: Any, type: Any) -> Any:
     return tl.core.tensor(handle, type)
 
 
+def _as(kind: Any, type: Any) -> Any:
+    """`type` with other numbers in it."""
+    return tl.block_type(kind, type.shape) if type.is_block() else kind
+
+
 def _type(one: Any, other: Any, data: np.ndarray) -> Any:
     """The type of `data`: the first operand's scalar type, and the shape of both."""
     if other.shape is one.shape or not other.type.is_block():
@@ -84,7 +90,7 @@ def _alike(type: Any) -> Any:
 
 
 def _truth(type: Any) -> Any:
-    return tl.block_type(tl.int1, type.shape) if type.is_block() else tl.int1
+    return _as(tl.int1, type)
 
 
 def _direct(function: Any, kinds: frozenset[int], typed: Callable[[Any], Any], slow: Operator) -> Operator:
@@ -96,10 +102,14 @@ def _direct(function: Any, kinds: frozenset[int], typed: Callable[[Any], Any], s
             return slow(self, other)
         given = other.value if type(other) is tl.constexpr else other
         if type(given) is tl.core.tensor:
-            if given.dtype is not kind:
+            mixed = given.dtype is not kind
+            if mixed and not (id(kind) in _SIGNED and id(given.dtype) in _SIGNED):
                 return slow(self, other)
             data = function(self.handle.data, given.handle.data)
-            return value_of(data, self.handle.dtype.scalar, typed(_type(self, given, data)))
+            type_ = _type(self, given, data)
+            if mixed:  # numpy too counts in the wider one
+                return value_of(data, tl.int64, typed(_as(tl.int64, type_)))
+            return value_of(data, self.handle.dtype.scalar, typed(type_))
         held = constant(given, kind)
         if held is None:
             return slow(self, other)
@@ -137,9 +147,12 @@ def _advance(slow: Operator) -> Operator:
     def operator(self: Any, other: Any) -> Any:
         if type(self.dtype) is not tl.pointer_type:
             return direct(self, other)
-        if type(other) is not tl.core.tensor or not (other.dtype is tl.int32 or other.dtype is tl.int64):
-            return slow(self, other)
         size = max(1, self.dtype.element_ty.primitive_bitwidth // 8)
+        held = constant(other, tl.int32)
+        if held is not None:
+            return value_of(self.handle.data + size * held.astype(np.uint64), self.handle.dtype, self.type)
+        if type(other) is not tl.core.tensor or id(other.dtype) not in _SIGNED:
+            return slow(self, other)
         data = self.handle.data + size * other.handle.data.astype(np.uint64)
         return value_of(data, self.handle.dtype, _type(self, other, data))
 
@@ -155,8 +168,7 @@ def _cast(slow: Callable[..., Any]) -> Callable[..., Any]:
             return slow(self, kind, *rest, **more)
         if kind is self.dtype:
             return self
-        type_ = tl.block_type(kind, self.type.shape) if self.type.is_block() else kind
-        return value_of(self.handle.data.astype(_NUMPY[kind]), kind, type_)
+        return value_of(self.handle.data.astype(_NUMPY[kind]), kind, _as(kind, self.type))
 
     return cast
 
@@ -184,9 +196,7 @@ def _where(slow: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], An
         one, other = (_side(each, kind, condition.shape) for each in (x, y))
         if one is None or other is None:
             return slow(condition, x, y)
-        own = condition.type
-        type_ = tl.block_type(kind, own.shape) if own.is_block() else kind
-        return value_of(np.where(condition.handle.data, one, other), kind, type_)
+        return value_of(np.where(condition.handle.data, one, other), kind, _as(kind, condition.type))
 
     return chosen
 
