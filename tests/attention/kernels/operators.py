@@ -184,7 +184,7 @@ def _extreme(function: Any, slow: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _where(slow: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A choice between values of one type, or a value and a number, that have the condition's shape or are one number."""
+    """A choice between values of one type, or one and a number, that have the condition's shape or are one number."""
 
     def chosen(condition: Any, x: Any, y: Any) -> Any:
         value = x if type(x) is tl.core.tensor else y
