@@ -58,7 +58,7 @@ def told(function, *operands):
 
 
 def cases(language):
-    """(what is done, to what) of every kind: every pair of shapes within a kind, other kinds and numbers at two."""
+    """(what is done, to what): every pair of shapes within a kind; beside numbers and other integers, two shapes."""
     tensors = [value(kind, shape, seed) for seed, (kind, shape) in enumerate(itertools.product(KINDS, SHAPES))]
     two = (*TWO, language.maximum, language.minimum)
     for place, one in enumerate(tensors):
@@ -67,7 +67,7 @@ def cases(language):
             yield from ((each, one, other) for each in two[(place + turn) % 3 :: 3])
         if place % len(SHAPES) > 1:
             continue
-        for other in (*tensors[:4:2], *NUMBERS, tl.constexpr(3)):
+        for other in (*tensors[:4:2], *tensors[5:9:2], *NUMBERS, tl.constexpr(3)):
             yield from ((each, one, other) for each in two)
         yield from ((each, number, one) for number in NUMBERS[place % 2 :: 2] for each in TWO)
         yield from ((operator.methodcaller("to", kind), one) for kind in KINDS)
