@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ from glimpse.llm import LLM
 from tests.tiny import write_json, write_tiny_checkpoint
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish():
+    """What was imported stays: the collector need not walk through millions of objects again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -118,14 +118,15 @@ def test_prompts_of_growing_length_one_after_another(few, tiny):
 
 @pytest.mark.parametrize("victim", [0, 1, 4])
 def test_cancelling_at_any_step(few, plain, victim):
-    """A59: rows leave in any phase (waiting, prefill, draft, verify); the others do not notice."""
+    """A59: rows leave in any phase (waiting, prefill, draft, verify); the others do not notice, up to their end."""
     texts = list(zip(PROMPTS, plain, strict=True))
+    limited = [replace(params, max_tokens=min(10, params.max_tokens)) for params in PARAMS[:6]]
     for llm in variants(few, texts):
         for steps in (0, 1, 2, 4, 7):
             engine = llm._engine
             requests = [
                 request
-                for ids, params in zip(PROMPTS[:6], PARAMS[:6], strict=True)
+                for ids, params in zip(PROMPTS[:6], limited, strict=True)
                 for request in make_requests(llm._loaded, engine, ids, params)
             ]
             for request in requests:
@@ -138,7 +139,8 @@ def test_cancelling_at_any_step(few, plain, victim):
                 engine.step()
             for index, request in enumerate(requests):
                 got = tuple(request.committer.token_ids)
-                assert got == plain[index] or (index == victim and got == plain[index][: len(got)])
+                right = plain[index][: limited[index].max_tokens]
+                assert got == right or (index == victim and got == right[: len(got)])
             nothing_left(llm)
 
 

@@ -27,20 +27,28 @@ from glimpse.planning.measure import calibrate
 QUICK = Effort(seconds=2.0, rounds=2, plain_steps=3, contexts=(64, 400), drafts=(0, 1, 3), batches=(1, 2))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roofs, "_COPIED", {"cpu": 2**20})
+        patch.setattr(roofs, "_SIDE", {"cpu": 64})
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _small_and_apart(tmp_path, monkeypatch):
+def _apart(tmp_path, monkeypatch):
     monkeypatch.setenv("GLIMPSE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(roofs, "_COPIED", {"cpu": 2**20})
-    monkeypatch.setattr(roofs, "_SIDE", {"cpu": 64})
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
-    return load_checkpoint(write_tiny_checkpoint(tmp_path / "tiny", max_position_embeddings=640))
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibrate") / "tiny"
+    return load_checkpoint(write_tiny_checkpoint(folder, max_position_embeddings=640))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def calibration(checkpoint):
+    """Measured once: a calibration cannot be changed."""
     return calibrate(load(checkpoint, None, 2), QUICK)
 
 

@@ -22,8 +22,11 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 
+from attention.kernels.operators import direct_operators
+
 _patch_lang, _np_dtype = interpreter._patch_lang, interpreter._get_np_dtype
-_broadcast = TritonSemantic.broadcast_impl_value
+_broadcast, _cast, _to_tensor = TritonSemantic.broadcast_impl_value, TritonSemantic.cast, TritonSemantic.to_tensor
+_equal = tl.dtype.__eq__
 _NP = {kind.name: _np_dtype(kind) for kind in vars(tl).values() if type(kind) is tl.dtype and kind.name != "void"}
 _POINTERS = np.dtype(np.uint64)
 
@@ -37,7 +40,12 @@ def _changes() -> list[tuple[Any, str, Any, Any]]:
         before.setdefault((owner, name), old)
     found = [(owner, name, vars(owner)[name], old) for (owner, name), old in before.items()]
     scope.restore()
-    return found
+    direct = direct_operators()
+    return [(owner, name, direct.get((owner, name), _itself)(new), old) for owner, name, new, old in found]
+
+
+def _itself(function: Any) -> Any:
+    return function
 
 
 class _Launch:
@@ -58,6 +66,7 @@ class _Launch:
 
 def _patch_attr(owner: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
     semantic = TritonSemantic(builder)
+    member = getattr(member, "__wrapped__", member)  # without the check that there is a `_semantic`
 
     def called(*args: Any, _semantic: Any = None, **kwargs: Any) -> Any:
         return member(*args, **kwargs, _semantic=semantic)
@@ -100,6 +109,18 @@ def _block(self: Any, element_ty: Any, shape: Sequence[Any]) -> None:
     self.shape, self.numel, self.name = _blocked(sizes, element_ty.name)
 
 
+def _value(self: Any, given: Any, *rest: Any) -> Any:
+    return given if type(given) is tl.core.tensor else _to_tensor(self, given, *rest)
+
+
+def _converted(self: Any, given: Any, kind: Any, *rest: Any) -> Any:
+    return given if given.dtype is kind else _cast(self, given, kind, *rest)
+
+
+def _same(self: Any, other: Any) -> bool:
+    return self is other or _equal(self, other)
+
+
 def _alike(self: Any, lhs: Any, rhs: Any) -> tuple[Any, Any]:
     one, other = lhs.type, rhs.type
     if one.is_block() and other.is_block() and one.shape.values == other.shape.values:
@@ -135,6 +156,8 @@ def quicken() -> None:
     interpreter._get_np_dtype = _numpy_type
     tl.core.tensor.__init__, tl.core.block_type.__init__ = _tensor, _block
     TritonSemantic.broadcast_impl_value = _alike
+    TritonSemantic.cast, TritonSemantic.to_tensor = _converted, _value
+    tl.dtype.__eq__ = _same
     interpreter.ReduceOps.generic_reduce = _reduced
     options = interpreter.interpreter_builder.options
     interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)

@@ -17,7 +17,7 @@ from glimpse.attention.triton.rows import Fed
 from glimpse.sampling.law import pick
 from glimpse.sampling.noise import Role
 
-QUERIES = 4
+QUERIES = 3
 RULES = [
     (Typical(0.3), Rule(Passing.TYPICAL, 0.3)),
     (Typical(0.9), Rule(Passing.TYPICAL, 0.9)),

@@ -124,7 +124,7 @@ def test_the_batch_drafts_for_itself_and_asks_the_host_in_turns(llm, takes_turns
     first, *others = prompts_of(llm, 6, 4, 9)
     written = ids_of(llm.generate([first], greedy(5)))[0]
     prompts = [first + written + first, *others]
-    params = [greedy(30), SamplingParams(max_tokens=9, temperature=0.8, seed=3, ignore_eos=True), greedy(14)]
+    params = [greedy(20), SamplingParams(max_tokens=7, temperature=0.8, seed=3, ignore_eos=True), greedy(10)]
     auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
     outputs = auto.generate(prompts, params)
     assert ids_of(outputs) == ids_of(llm.generate(prompts, params))
@@ -142,7 +142,7 @@ def test_the_batch_drafts_for_itself_and_asks_the_host_in_turns(llm, takes_turns
 
 
 def test_requests_are_put_back_in_either_way(llm, takes_turns):
-    prompts, params = prompts_of(llm, 7, 5), [greedy(24), greedy(20)]
+    prompts, params = prompts_of(llm, 7, 5), [greedy(14), greedy(12)]
     auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
     right, engine = ids_of(llm.generate(prompts, params)), auto._engine
     requests = [make_requests(llm.loaded, engine, *pair)[0] for pair in zip(prompts, params, strict=True)]

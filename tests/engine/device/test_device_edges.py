@@ -38,7 +38,7 @@ def test_the_first_token_may_be_a_stop(llm):
 
 @pytest.mark.parametrize("options", [SPARSE, LOOKUP])
 def test_a_cancel_at_any_step_leaves_nothing(llm, options):
-    prompts, device = prompts_of(llm, 20, 33, 11), on_device(llm, **options)
+    prompts, device = prompts_of(llm, 7, 18, 3), on_device(llm, **options)
     engine = device._engine
     for steps in range(4):
         requests = device._requests(prompts, greedy(6))

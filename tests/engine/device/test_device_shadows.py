@@ -52,8 +52,8 @@ def texts(llm) -> tuple[list[list[int]], list[SamplingParams]]:
     """Three requests over two rows, two of which repeat what they wrote."""
     first, *others = prompts_of(llm, 6, 4, 9)
     written = ids_of(llm.generate([first], greedy(5)))[0]
-    sampled = SamplingParams(max_tokens=30, temperature=0.8, seed=3, ignore_eos=True)
-    return [first + written + first, *others], [greedy(40), sampled, greedy(36)]
+    sampled = SamplingParams(max_tokens=18, temperature=0.8, seed=3, ignore_eos=True)
+    return [first + written + first, *others], [greedy(26), sampled, greedy(20)]
 
 
 @pytest.mark.parametrize("options", [{"drafter": "auto"}, {"drafter": "racer+suffix", "pacer": "marginal"}])
