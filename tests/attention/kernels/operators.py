@@ -159,6 +159,19 @@ def _advance(slow: Operator) -> Operator:
     return operator
 
 
+def _index(slow: Operator) -> Operator:
+    """New axes of size 1 between the axes of a block."""
+
+    def taken(self: Any, slices: Any) -> Any:
+        plain = type(slices) is tuple and all(each is None or each == slice(None) for each in slices)
+        if not plain or not self.type.is_block() or len(slices) - slices.count(None) > len(self.shape):
+            return slow(self, slices)
+        data = self.handle.data[slices]
+        return value_of(data, self.handle.dtype.scalar, tl.block_type(self.dtype, data.shape))
+
+    return taken
+
+
 def _cast(slow: Callable[..., Any]) -> Callable[..., Any]:
     """A number of one type as another's."""
 
@@ -219,6 +232,7 @@ def direct_operators() -> dict[tuple[Any, str], Callable[[Any], Any]]:
 def _methods() -> Iterator[tuple[str, Callable[[Operator], Operator]]]:
     yield "__truediv__", partial(_direct, np.divide, _FLOATS, _alike)
     yield "to", _cast
+    yield "__getitem__", _index
     for names, kinds in ((_ARITHMETIC, _NUMBERS), (_LOGIC, _TRUTHS), (_WHOLE, _INTEGERS)):
         for name, function in names.items():
             yield f"__{name}__", partial(_direct, function, kinds, _alike)

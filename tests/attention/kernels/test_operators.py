@@ -21,6 +21,8 @@ KINDS = {
     tl.int32: "int32", tl.int64: "int64", tl.uint32: "uint32", tl.uint64: "uint64", tl.float32: "float32",
     tl.float64: "float64", tl.int1: "bool", tl.int16: "int16",
 }  # fmt: skip
+ALL = slice(None)
+INDICES = ((ALL, None), (None, ALL), (ALL, ALL, None), (None, None, ALL), (None, ALL, ALL), None, (0, ALL))
 TWO = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.and_,
     operator.or_, operator.xor, operator.lshift, operator.rshift, operator.gt, operator.ge, operator.lt, operator.le,
@@ -71,6 +73,8 @@ def cases(language):
             yield from ((each, one, other) for each in two)
         yield from ((each, number, one) for number in NUMBERS[place % 2 :: 2] for each in TWO)
         yield from ((operator.methodcaller("to", kind), one) for kind in KINDS)
+    for one, slices in itertools.product([*tensors, pointer((4,))], INDICES):
+        yield operator.getitem, one, slices
     for shape, whole in itertools.product(SHAPES, tensors):
         yield operator.add, pointer(shape), whole
         condition = value(tl.int1, shape, 3)
