@@ -245,6 +245,17 @@ def test_rounds_that_the_batch_drafts_for_itself_are_timed_by_themselves():
     assert list(asking._size(2).plain.times) == [1.0] * KNOWN
 
 
+def test_plain_steps_that_wrote_nothing_say_nothing_of_own_drafts():
+    """Texts that end with their first token leave only steps launched ahead, after their ends."""
+    asking, now = Asking(), 0.0
+    for drafts in (False, True):
+        for _ in range(KNOWN + 1):
+            now += 1.0
+            asking.learn(launched(ROWS[:1], [2 * drafts], now, asked=False, drafts=drafts))
+    assert len(asking._size(1).own.times) == KNOWN
+    assert asking.own_speed(1) is None
+
+
 def test_a_drafter_that_raises_leaves_the_books_right():
     """Asked for, and never launched: the steps after it are still told apart."""
     device = Device(drafted=3.0)

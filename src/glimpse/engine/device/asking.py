@@ -191,7 +191,8 @@ class Asking:
         telling = self._heard(launched, counts) if launched.asked else True
         end, before, alike = launched.timed[-1].end, self._end, launched.drafts is self._drafts
         self._end, self._drafts = end, launched.drafts
-        if before is None or not alike or launched.late or launched.ran.fresh:
+        ended = launched.verifies and not any(counts)  # launched ahead of the rows' ends
+        if before is None or not alike or ended or launched.late or launched.ran.fresh:
             return
         size, seconds = self._size(len(launched.seats)), end.since(before)
         if launched.asked and size.plain.times:
