@@ -217,3 +217,14 @@ def test_drafts_go_beyond_n_grams(suffix):
 def test_wild_budgets_are_refused(budget):
     with pytest.raises(ArgumentError, match=f"{budget} nodes: give 1 to 256"):
         RacerDrafter(budget)
+
+
+def test_what_is_told_of_a_row_that_has_left_is_written_nowhere(monkeypatch):
+    """Where its table lay is somebody else's now."""
+    written = []
+    monkeypatch.setattr("glimpse.drafting.racer.together.recycle", lambda *given: written.append(given) or [])
+    drafter, view = admitted([1, 2, 3])
+    drafter.retire(view)
+    with pytest.raises(KeyError):
+        drafter.absorb(view, [Outcome(0, 0, 0, [4])])
+    assert not written

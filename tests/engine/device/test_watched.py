@@ -144,3 +144,15 @@ def test_a_rest_is_as_long_as_its_tries_were_dear_with_the_texts_that_were_read_
     asking._decide(size)
     assert asking._rest == rest
     assert asking._lost == 0.0, "the next rest is that of the next tries"
+
+
+def test_what_drafts_lost_before_they_paid_lengthens_no_rest():
+    asking = WatchedAsking()
+    asking._lost, asking._rows, size = 90.0, (1, 2), asking._size(2)
+    for _ in range(KNOWN):
+        size.plain.add(2, 1.0)
+        size.asked.add(6, 1.5)
+    for number in (1, 2) * SEEN:
+        asking._texts.learn(number, 3)
+    asking._decide(size)
+    assert (asking._rest, asking._lost) == (0, 0.0)

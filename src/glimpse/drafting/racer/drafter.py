@@ -141,11 +141,13 @@ class RacerDrafter(Drafter):
 
     def absorb(self, rows: RowView, outcomes: list[Outcome]) -> None:
         """Copies the logits of what was verified; the text is read with the next draft."""
+        # Looked up before anything is written: where a retired row's table lay is somebody else's now.
+        sources = [self._sources[outcome.slot] for outcome in outcomes]
         for outcome in together.recycle(self._lines, outcomes):
             if outcome.successors is not None:
                 self.recycle(outcome.slot, outcome.successors)
-        for outcome in outcomes:
-            self._sources[outcome.slot].hear(outcome.tokens)
+        for source, outcome in zip(sources, outcomes, strict=True):
+            source.hear(outcome.tokens)
 
     def retire(self, rows: RowView) -> None:
         """Frees everything kept for the rows; what they wrote goes into the store, where there is one."""

@@ -124,8 +124,8 @@ class Asking:
         """What `asks` said last."""
         self._end: Mark | None = None
         self._lost = 0.0
-        """Plain steps that those with drafts since the last rest took longer than what they wrote was worth, texts
-        that were read for them and all."""
+        """Plain steps that those with drafts took longer than what they wrote was worth, texts that were read for them
+        and all, since the last rest or since they were last found to pay."""
         self.fair = False
         """Whether each row counts for itself, not the batch as a whole: then drafts of few rows that hold all others up
         have to bring those few much. Proportional fairness: what is weighed is the product of the rows' speeds."""
@@ -253,7 +253,7 @@ class Asking:
         size.left = TRIES
         price, speed = self._price(len(self._rows)), self.speed(self._rows)
         if price is None or speed is None or self._pays(self.doubts):
-            size.span = FIRST
+            size.span, self._lost = FIRST, 0.0
             return
         self._rest = self._pause(size, price * max(0.0, 1 - speed))
         self._lost = 0.0
