@@ -6,7 +6,9 @@ import gc
 import random
 import resource
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 from tests.cases.doubles import drafting
@@ -54,7 +56,11 @@ def resident() -> int:
 
 
 def test_a66_memory_is_flat_without_speculation(llm):
-    """A thousand requests, in turn by the drafter that is none and by drafts of no tokens."""
+    """A thousand requests, in turn by the drafter that is none and by drafts of no tokens.
+
+    What each leaves behind is there at every look; an allocator that takes 4 MiB more once, in a process that has run
+    other tests, leaves nothing.
+    """
     variants = llm, llm.variant(drafter="lookup", draft_tokens=0)
     prompts, params = [prompt(8, turn) for turn in range(40)], replace(GREEDY, max_tokens=2)
     sizes = []
@@ -66,4 +72,6 @@ def test_a66_memory_is_flat_without_speculation(llm):
         if turn % 3 == 2:
             gc.collect()
             sizes.append(resident())
-    assert max(sizes[2:]) - sizes[2] < 4 << 20
+    grown = [after - before for before, after in pairwise(sizes[2:])]
+    assert median(grown) < 64 << 10, sizes
+    assert max(sizes[2:]) - sizes[2] < 32 << 20
