@@ -68,7 +68,7 @@ class InStep:
         self.chosen = False
         """Whether the batch drafts for itself."""
         self._itself, self._host, self._plain = 1.0, GUESS, 0.0
-        """Speeds that were expected at the last look, and seconds of a row's share of a plain step."""
+        """Speeds that were expected at the last look, and a row's share of a plain step in seconds, once told of since."""
         self._held = 1.0
         """Of what is reckoned of the batch's own drafts, the part that was measured."""
         self._pays = True
@@ -93,7 +93,7 @@ class InStep:
             return self.untold(rows)
         was, measured = self.way, brought()
         self._itself, self._host = self._expected(rows, brings), GUESS if measured is None else measured
-        self._plain = self.fleet.plain_seconds(rows)
+        self._plain = 0.0
         self._pays = self._host > (1.0 if not self._pays else 1 / CLEAR)
         if not self._choose():
             self._looks.clear()  # what was held was so for the other way
@@ -111,9 +111,10 @@ class InStep:
         self._told.update(new)
         own = rows.pick([slot in new for slot in rows.slots])
         speeds = {PLAIN: 1.0, self._ways.host: self._host, self._ways.itself: self._itself}
-        plain, prompts = self._plain or self.fleet.plain_seconds(rows), own.column(rows.rows.prompt_len)
+        self._plain = self._plain or self.fleet.plain_seconds(rows)
+        prompts = own.column(rows.rows.prompt_len)
         return {
-            slot: Choice(length - prompt, self.way, speeds, plain, self._ways.note)
+            slot: Choice(length - prompt, self.way, speeds, self._plain, self._ways.note)
             for slot, length, prompt in zip(own.slots, own.column(rows.rows.committed_len), prompts, strict=True)
         }
 

@@ -15,6 +15,7 @@ from glimpse.cache.recall import RecallBudget
 from glimpse.cache.rows import RowView
 from glimpse.drafting.drafter import DraftContext, Drafter, Outcome, Successors
 from glimpse.drafting.packed import PackedSuccessors
+from glimpse.drafting.racer import together
 from glimpse.drafting.racer.drafter import RacerDrafter, RacerSource, RacerSuffixDrafter
 from glimpse.drafting.racer.successors import WIDTH
 from glimpse.drafting.reader import LateReader, trees_of
@@ -228,3 +229,13 @@ def test_what_is_told_of_a_row_that_has_left_is_written_nowhere(monkeypatch):
     with pytest.raises(KeyError):
         drafter.absorb(view, [Outcome(0, 0, 0, [4])])
     assert not written
+
+
+def test_loops_over_batches_are_compiled_when_the_drafter_is_made(monkeypatch):
+    """Not in a step: that takes seconds where no earlier use left them."""
+    called = []
+    for name in ("_draft", "_recycle"):
+        loop = getattr(together, name)
+        monkeypatch.setattr(together, name, lambda *given, loop=loop, name=name: (called.append(name), loop(*given))[1])
+    RacerDrafter.build(DraftContext(POOL, RecallBudget(), nodes=12))
+    assert called == ["_draft", "_recycle"]

@@ -186,10 +186,10 @@ def _rehearse(source: RacerSource) -> None:
 
 
 def _rehearse_together(drafter: RacerDrafter) -> None:
-    """Runs the loops over batches."""
-    view = RowView(Rows(1, 2, 1), (0,))
-    view.rows.committed_len[0] = 1
+    """Runs the loops over batches: two rows, as one takes its logits over by itself."""
+    view = RowView(Rows(2, 2, 1), (0, 1))
+    view.rows.committed_len[:] = 1
     drafter.admit(view)
-    drafter.plan(view, [1])
-    step = np.zeros(1, np.int64), np.zeros((1, 2 * WIDTH), np.int32)
-    drafter.absorb(view, [Outcome(0, 0, 0, [], successors=PackedSuccessors(step, 0, 1))])
+    drafter.plan(view, [1, 1])
+    step = np.zeros(2, np.int64), np.zeros((2, 2 * WIDTH), np.int32)
+    drafter.absorb(view, [Outcome(row, 0, 0, [], successors=PackedSuccessors(step, row, row + 1)) for row in (0, 1)])

@@ -74,13 +74,11 @@ def draft(
 
 
 def recycle(lines: Lines, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Copies the logits of what was verified in one step; returns those that are to be taken over one by one: of ids
-    that the table has no room for, or in another form."""
-    if len(outcomes) == 1:
-        return list(outcomes) if outcomes[0].successors is not None else []
+    """Copies the logits of what was verified in one step; returns those that are to be taken over one by one, if they
+    have any: of ids that the table has no room for, in another form, or of one row alone."""
     laid = [outcome.successors for outcome in outcomes if isinstance(outcome.successors, PackedSuccessors)]
-    if not laid or len(laid) != len(outcomes) or any(each.step is not laid[0].step for each in laid):
-        return [outcome for outcome in outcomes if outcome.successors is not None]
+    if len(laid) < 2 or len(laid) != len(outcomes) or any(each.step is not laid[0].step for each in laid):
+        return list(outcomes)
     slots, left = np.array([outcome.slot for outcome in outcomes]), np.empty(len(laid), np.bool_)
     bounds = np.array([(each.begin, each.end) for each in laid])
     _recycle(lines, slots, bounds, *laid[0].step, left)
