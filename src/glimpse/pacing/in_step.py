@@ -68,7 +68,7 @@ class InStep:
         self.chosen = False
         """Whether the batch drafts for itself."""
         self._itself, self._host, self._plain = 1.0, GUESS, 0.0
-        """Speeds that were expected at the last look, and a row's share of a plain step in seconds, once told of since."""
+        """Speeds that were expected at the last look; seconds of a row's share of a plain step, once told of since."""
         self._held = 1.0
         """Of what is reckoned of the batch's own drafts, the part that was measured."""
         self._pays = True
