@@ -13,7 +13,7 @@ from engine.device.engines import greedy, ids_of, on_device, prompts_of
 from engine.device.test_device_blocks import SIZE, adapter, few_processors, jobs, llm, options
 from glimpse.cache.rows import RowView
 from glimpse.drafting.block.drafter import FLOOR
-from glimpse.engine.device.asking import KNOWN
+from glimpse.engine.device.asking import LOOK
 from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.block_launch import BlockMove
 from glimpse.engine.device.settings import Learn
@@ -144,7 +144,7 @@ def test_where_drafting_does_not_pay_steps_are_plain_and_a_step_ahead(llm, adapt
     device._engine._host.asking._size(1).left = 3
     (prompt,) = prompts_of(llm, 6)
     assert ids_of(device.generate([prompt], greedy(16))) == ids_of(llm.generate([prompt], greedy(16)))
-    tries = [*[True] * 3, *[False] * (KNOWN + 1), *[True] * 2]
+    tries = [*[True] * 3, *[False] * LOOK, *[True] * 2]
     assert dear.moves[:9] == tries
     assert len(dear.moves) > 12
     assert not any(dear.moves[9:])

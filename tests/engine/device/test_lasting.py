@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.device.test_asking import ROWS, Device
-from glimpse.engine.device.asking import BEGIN, KNOWN
+from glimpse.engine.device.asking import BEGIN, LOOK
 from glimpse.engine.device.lasting import KEPT, LastingAsking
 
 TRIES, SHARE = 6, 0.01
@@ -21,7 +21,7 @@ def lasting(**seconds):
 def test_tries_that_do_not_pay_cost_a_share_of_the_time(drafted):
     """Steps that write twice as much and take longer than two plain ones."""
     device = lasting(drafted=drafted)
-    device.steps(BEGIN + KNOWN + 1)
+    device.steps(BEGIN + LOOK)
     found = device.steps(20_000)
     lost = found.count("a") * (drafted - 2) / 20_000
     assert 0 < lost <= 0.012
@@ -30,7 +30,7 @@ def test_tries_that_do_not_pay_cost_a_share_of_the_time(drafted):
 
 def test_rows_that_come_and_go_do_not_end_a_rest():
     device = lasting(drafted=3.0)
-    device.steps(BEGIN + KNOWN + 20)
+    device.steps(BEGIN + LOOK + 20)
     assert device.asking.rests(ROWS)
     assert device.steps(4, (0, 2)) == "...."
     assert device.steps(4, tuple(range(8))) == "aaaa", "a batch of another size is another question"
@@ -40,7 +40,7 @@ def test_a_batch_that_becomes_larger_and_smaller_rests_all_the_same():
     """Between 7 rows and 8 sizes change at every few steps: a rest of one goes on when it comes back."""
     device, large, small = lasting(drafted=3.0), tuple(range(8)), tuple(range(7))
     for rows in (large, small):
-        device.steps(BEGIN + KNOWN + 40, rows)
+        device.steps(BEGIN + LOOK + 40, rows)
     before = device.asking.tried
     found = "".join(device.steps(5, rows) for _ in range(40) for rows in (large, small))
     assert found.count("a") <= 3 * TRIES

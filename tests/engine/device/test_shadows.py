@@ -18,7 +18,7 @@ from glimpse.drafting.drafter import Outcome, Successors
 from glimpse.drafting.racer.drafter import RacerDrafter, RacerSuffixDrafter
 from glimpse.drafting.suffix.drafter import SuffixDrafter
 from glimpse.engine.device.prompt_topk import PIECE
-from glimpse.engine.device.shadows import PATIENCE, Shadows
+from glimpse.engine.device.shadows import HURRIED, PATIENCE, Shadows
 
 PROMPT, LONGEST = 600, 1000
 
@@ -170,6 +170,31 @@ def test_other_threads_have_most_of_the_interpreter():
     assert len(units) == 1, "the next one is due in a hundred seconds"
     steps()
     assert len(units) == 1 + PATIENCE
+
+
+def test_other_threads_wait_for_a_hundredth_where_there_is_no_time_to_spare(monkeypatch):
+    """A server of short steps, which the host is busy with: 12,800 of half a millisecond, and units of as long."""
+    shadow, units, now = Watched(), [], [0.0]
+    monkeypatch.setattr("glimpse.engine.device.shadows.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def work(*_):
+        units.append(now[0])
+        now[0] += 5e-4
+
+    shadow.shadows._work, shadow.shadows._unit = work, 5e-4
+
+    def steps():
+        for _ in range(400 * PATIENCE):
+            now[0] += 5e-4
+            shadow.shadows.step(shadow.seats, 0.0)
+
+    other = threading.Thread(target=steps)
+    other.start()
+    other.join()
+    assert 0.5 * HURRIED < 5e-4 * len(units) / now[0] <= HURRIED
+    units.clear()
+    steps()
+    assert len(units) == 400, "alone it is one in so many steps"
 
 
 def test_a_long_text_is_read_in_pieces():

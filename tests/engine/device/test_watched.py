@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 
 from engine.device.test_asking import Device, Traffic, launched
-from glimpse.engine.device.asking import BEGIN, KNOWN, TRIES
+from glimpse.engine.device.asking import BEGIN, KNOWN, LOOK, TRIES, Asking
+from glimpse.engine.device.between import SETTLED
 from glimpse.engine.device.texts import ENOUGH, SEEN
 from glimpse.engine.device.watched import CLEAR, LONGEST, SHARE, WatchedAsking
 
@@ -18,13 +21,13 @@ def watched(**more) -> Device:
 
 def test_drafts_that_pay_are_asked_for_at_every_step():
     found = watched(drafted=1.5).steps(100)
-    assert found == "a" * BEGIN + "." * (KNOWN + 1) + "a" * (100 - BEGIN - KNOWN - 1)
+    assert found == "a" * BEGIN + "." * LOOK + "a" * (100 - BEGIN - LOOK)
 
 
 @pytest.mark.parametrize("drafted", [1.2, 2.5, 9.0])
 def test_tries_cost_a_share_of_the_time_and_no_more(drafted):
     device = watched(drafted=drafted, tokens=2)
-    device.steps(BEGIN + KNOWN + 2)
+    device.steps(BEGIN + LOOK + 1)
     begun = device.now
     found = device.steps(20_000)
     lost = (drafted - 1) * found.count("a")
@@ -37,7 +40,7 @@ def rested(drafted=2.0) -> Device:
     """In the middle of a rest, of texts that drafts brought nothing, as those before them."""
     device = watched(drafted=drafted, tokens=2)
     for first in range(100, 100 + 4 * ENOUGH, 2):
-        device.steps(BEGIN + KNOWN + SEEN, (first, first + 1))
+        device.steps(BEGIN + LOOK + SEEN, (first, first + 1))
     device.steps(40)
     assert device.asking.resting
     return device
@@ -80,7 +83,7 @@ def test_a_rest_does_not_end_while_it_is_not_known_what_plain_steps_take():
     device = watched(drafted=1.5)
     device.steps(BEGIN + 1)
     device.asking.foretold(0, 9, 9)
-    assert device.steps(KNOWN + 1) == "." * KNOWN + "a"
+    assert device.steps(LOOK) == "." * (LOOK - 1) + "a"
 
 
 def test_a_try_waits_for_texts_to_be_read_but_not_for_ever():
@@ -108,6 +111,27 @@ def test_new_texts_end_a_rest_only_where_those_before_them_paid_clearly(mean, as
     assert (sum(steps[:8].count("a") for steps in begun) > 4 * len(begun)) is asks
 
 
+@pytest.mark.parametrize("kind", [Asking, WatchedAsking])
+def test_steps_beside_rows_that_come_and_go_are_no_price(kind):
+    """A server of short texts: where rows change, the plain steps then take four times as long as others, and where
+    drafts are asked for at all other steps there are no others. A step with drafts takes 2.7 and writes 4 tokens of the
+    first texts, and 2 of those that come then."""
+    asking, now, shares = kind(), 0.0, []
+    for text in range(400):
+        rows, tokens, asked = (text,), 4 if text < 200 else 2, []
+        for step in range(60):
+            drafts = step >= SETTLED and asking.asks(rows)
+            if step < SETTLED:
+                asking.skip()
+            now += 4.0 if step < SETTLED else 2.7 if drafts else 1.0
+            asking.learn(launched(rows, [tokens if drafts else 1], now, drafts))
+            asked.append(drafts)
+        shares.append(sum(asked) / len(asked))
+    assert asking.plain_seconds(1) == pytest.approx(1.0)
+    assert min(shares[100:200]) > 0.9
+    assert fmean(shares[300:]) < 0.07
+
+
 def test_texts_that_were_not_read_teach_nothing():
     asking = WatchedAsking()
     asking.asks((1, 2))
@@ -129,7 +153,7 @@ def test_a_rest_is_as_long_as_its_tries_were_dear_with_the_texts_that_were_read_
         now += seconds
         asking.learn(launched(numbers, counts, now, asked, unread=unread))
 
-    for _ in range(KNOWN + 1):
+    for _ in range(LOOK):
         step(False, [1, 1], 1.0, (1, 2))
     for _ in range(TRIES + 1):
         step(True, [1, 1], 1.5, (1, 2))

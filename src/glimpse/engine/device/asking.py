@@ -20,7 +20,7 @@ from statistics import fmean, median
 
 from glimpse.cache.rows import RowView
 from glimpse.drafting.reader import LateDrafter, unread
-from glimpse.engine.device.mail import Mark
+from glimpse.engine.device.between import SETTLED, Between
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
 from glimpse.engine.device.texts import SEEN, Texts
@@ -35,12 +35,15 @@ longer they are."""
 DOUBTS, UNLIKE = 0.5, 1.0
 """Errors of what is expected by which drafts may bring more: then they are asked for, and then rests of new texts begin
 with the shortest."""
-TIMED = 8
-"""Steps of a kind whose times are remembered: tries are few, and what they took at first may not hold."""
+TIMED, PLAIN = 8, 64
+"""Steps whose times are remembered, of those with drafts and of others: tries are few, and what they took at first may
+not hold; where drafts are asked for at most steps, plain ones come in haste, between them."""
 NEW = 0
 """A number that no request has: of a text that nothing is known of."""
 KNOWN, TRIES = 3, 2
 """Plain steps that say what one takes; steps with drafts between two rests."""
+LOOK = SETTLED + KNOWN
+"""Plain steps of rows of which that is not known yet."""
 BEGIN = 8
 """Steps with drafts before an engine's first rest."""
 
@@ -63,6 +66,11 @@ class _Steps:
     tokens: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN))
     times: deque[float] = field(default_factory=lambda: deque(maxlen=TIMED))
 
+    @classmethod
+    def many(cls) -> _Steps:
+        """Of a kind of which there are enough."""
+        return cls(times=deque(maxlen=PLAIN))
+
     def add(self, tokens: int, seconds: float) -> None:
         """One more."""
         self.tokens.append(tokens)
@@ -83,12 +91,14 @@ class _Steps:
 class _Size:
     """Batches of about one size."""
 
-    plain: _Steps = field(default_factory=_Steps)
+    plain: _Steps = field(default_factory=_Steps.many)
     asked: _Steps = field(default_factory=_Steps)
     own: _Steps = field(default_factory=_Steps)
     """Steps of rounds that the batch drafts for itself."""
     left: int = BEGIN
     """Steps with drafts until it is asked whether to rest."""
+    looked: bool = False
+    """Whether it has rested to see what plain steps take."""
     span: int = FIRST
     """Plain steps of the next rest, if asking is as dear as then."""
 
@@ -122,15 +132,13 @@ class Asking:
         self._rest, self._rows = 0, tuple[int, ...]()
         self.asked = False
         """What `asks` said last."""
-        self._end: Mark | None = None
+        self._between = Between()
         self._lost = 0.0
         """Plain steps that those with drafts took longer than what they wrote was worth, texts that were read for them
         and all, since the last rest or since they were last found to pay."""
         self.fair = False
         """Whether each row counts for itself, not the batch as a whole: then drafts of few rows that hold all others up
         have to bring those few much. Proportional fairness: what is weighed is the product of the rows' speeds."""
-        self._drafts = False
-        """Whether the batch drafted for itself in the step that was read last."""
 
     @property
     def resting(self) -> bool:
@@ -189,15 +197,14 @@ class Asking:
         """A step has been read."""
         counts = launched.letter.counts[: len(launched.seats)].tolist() if launched.verifies else [0]
         telling = self._heard(launched, counts) if launched.asked else True
-        end, before, alike = launched.timed[-1].end, self._end, launched.drafts is self._drafts
-        self._end, self._drafts = end, launched.drafts
-        ended = launched.verifies and not any(counts)  # launched ahead of the rows' ends
-        if before is None or not alike or ended or launched.late or launched.ran.fresh:
+        wrote = any(counts) or not launched.verifies
+        seconds = self._between.seconds(launched, numbers_of(launched.seats), wrote=wrote)
+        if seconds is None:
             return
-        size, seconds = self._size(len(launched.seats)), end.since(before)
+        size = self._size(len(launched.seats))
         if launched.asked and size.plain.times:
             self._lost += seconds / size.plain.seconds - sum(counts) / len(launched.seats)
-        if telling:
+        if telling and self._between.tells:
             steps = size.own if launched.drafts else size.asked if launched.asked else size.plain
             steps.add(sum(counts), seconds)
 
@@ -247,11 +254,11 @@ class Asking:
         return speed is None or speed >= WORTH
 
     def _decide(self, size: _Size) -> None:
-        if len(size.plain.times) < KNOWN:
-            self._rest = KNOWN + 1  # the first one waits
+        price, speed = self._price(len(self._rows)), self.speed(self._rows)
+        if len(size.plain.times) < KNOWN and (price is None or not size.looked):
+            self._rest, size.looked = LOOK, True
             return
         size.left = TRIES
-        price, speed = self._price(len(self._rows)), self.speed(self._rows)
         if price is None or speed is None or self._pays(self.doubts):
             size.span, self._lost = FIRST, 0.0
             return

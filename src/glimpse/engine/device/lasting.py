@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from glimpse.engine.device.asking import FIRST, KNOWN, TRIES, Asking, _Size
+from glimpse.engine.device.asking import FIRST, KNOWN, LOOK, TRIES, Asking, _Size
 from glimpse.engine.device.settle import Launched
 
 LONGEST = 4096
@@ -66,7 +66,7 @@ class LastingAsking(Asking):
 
     def _decide(self, size: _Size) -> None:
         if not size.known:
-            self._rest, size.left = KNOWN + 1, TRIES
+            self._rest, size.left = LOOK, TRIES
             return
         size.left = self._tries
         speed = size.asked.rate / size.plain.rate * (1 + self._doubt(size))

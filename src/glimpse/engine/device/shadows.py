@@ -40,9 +40,10 @@ PATIENCE = 32
 ROOM, UNIT = 2.0, 2e-4
 """Units that have to fit into what the host waits a step, as other threads and collections take of it too; seconds of a
 unit before one was done."""
-SHARE = 0.1
+SHARE, HURRIED = 0.1, 0.01
 """Of the time, what units may take where the engine is stepped by a thread of its own: the others answer requests, and
-each time that they want the interpreter they wait for a unit's end."""
+each time that they want the interpreter they wait for a unit's end. And what those may take for which there is no time
+to spare, as all rows wait for them."""
 Told = Callable[[int, int, int], None]
 """told(number, tokens, passed): after the last `passed` tokens of a request's text a step with drafts would have
 written the first `tokens` of them at once."""
@@ -106,9 +107,9 @@ class Shadows:
 
     def step(self, seats: Sequence[Seat], waited: float) -> None:
         """A plain step of these rows was launched; `waited`: seconds that the host waited for the last report."""
-        spare = waited + self._took >= ROOM * self._unit and not self._crowds()
+        spare = waited + self._took >= ROOM * self._unit and not self._crowds(SHARE)
         self._missed, self._took = 0 if spare else self._missed + 1, 0.0
-        if spare or self._missed >= PATIENCE:
+        if spare or (self._missed >= PATIENCE and not self._crowds(HURRIED)):
             self._missed = 0
             self._turn = (self._turn + 1) % len(seats)
             begun = time.perf_counter()
@@ -121,10 +122,10 @@ class Shadows:
         """Another request will have the row."""
         self._rounds.pop(slot, None)
 
-    def _crowds(self) -> bool:
-        """Whether another unit now would take more than its share of an interpreter that others use."""
+    def _crowds(self, share: float) -> bool:
+        """Whether another unit now would take more than a share of an interpreter that others use."""
         alone = threading.current_thread() is threading.main_thread()
-        return not alone and time.perf_counter() - self._ended < self._unit / SHARE
+        return not alone and time.perf_counter() - self._ended < self._unit / share
 
     def _work(self, seats: Sequence[Seat], seat: Seat) -> None:
         """A unit of work for one row."""
