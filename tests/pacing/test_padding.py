@@ -122,6 +122,38 @@ def test_a_context_says_that_steps_are_padded():
     assert pacer(0.01)._padding is None
 
 
+class Changing:
+    """Steps run with multiples of `grain`."""
+
+    version, grain = 0, 4
+
+    def run_with(self, rows, tokens):
+        return -(-tokens // self.grain) * self.grain
+
+
+def test_sizes_that_change_are_followed():
+    padding, sizes = Padding(priced(), lambda tokens: tokens), Changing()
+    assert padding.seconds(PLAIN, 7)[1:] == pytest.approx(np.zeros(7), abs=1e-6)
+    padding.follow(sizes)
+    assert padding.seconds(PLAIN, 7)[1:] / TOKEN == pytest.approx([2, 1, 0, 3, 2, 1, 0], abs=1e-3)
+    sizes.grain = 8
+    assert padding.tokens(6) == 8
+    assert padding.tokens(3) == 4, "as long as it does not say that they have changed"
+    sizes.version = 1
+    assert padding.seconds(PLAIN, 7)[1:] / TOKEN == pytest.approx([6, 5, 4, 3, 2, 1, 0], abs=1e-3)
+    assert padding.tokens(3) == 8
+
+
+def test_an_engine_that_knows_its_sizes_tells_the_pacer():
+    good = (list(range(10, 22)), [-1] * 12, [0.3] * 5 + [0.05] * 7)
+    made, sizes = pacer(0.06, padded=lambda tokens: tokens), Changing()
+    assert made.trim(rows_with(made, good)) == [5]
+    sizes.grain = 8
+    made.runs_in(sizes)
+    assert made.trim(rows_with(made, good)) == [7]
+    pacer(0.06).runs_in(sizes)  # one without padding has no use for them
+
+
 def test_sizes_are_asked_for_once():
     asked = []
     padding = Padding(priced(), lambda tokens: asked.append(tokens) or tokens)

@@ -29,7 +29,7 @@ from glimpse.pacing.costs import StepCosts, StepLoad
 from glimpse.pacing.cutting import Market, cut, rehearse
 from glimpse.pacing.judging import Judged, learn
 from glimpse.pacing.pacer import Action, Decisions, PaceContext, Pacer
-from glimpse.pacing.padding import Padding
+from glimpse.pacing.padding import Padding, Sizes
 from glimpse.pacing.proposals import Floats, Proposal, Proposals, Trust, believed
 from glimpse.pacing.spine import SpinePacer
 from glimpse.pacing.worth import StepPrices, node_prices, token_prices
@@ -122,6 +122,11 @@ class MarginalPacer(Pacer):
     def runs_with(self, nodes: int) -> int:
         """The query tokens that a verification of one row's `nodes` nodes runs with."""
         return 1 + nodes if self._padding is None else self._padding.tokens(1 + nodes)
+
+    def runs_in(self, sizes: Sizes) -> None:
+        """Verifications run in these sizes."""
+        if self._padding is not None:
+            self._padding.follow(sizes)
 
     def adopt(self, slot: int, trust: Trust) -> None:
         """Trusts a row's nodes by what was learned elsewhere, and goes on learning there."""

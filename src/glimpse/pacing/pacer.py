@@ -18,6 +18,7 @@ from glimpse.speculation import Choice
 
 if TYPE_CHECKING:
     from glimpse.pacing.in_step import InStep
+    from glimpse.pacing.padding import Sizes
 
 
 class Action(IntEnum):
@@ -136,6 +137,10 @@ class Pacer(Protocol):
 
     def attach(self, drafter: Drafter) -> None:
         """Is given the drafter whose rows it paces, once that is built."""
+        return
+
+    def runs_in(self, sizes: Sizes) -> None:
+        """Is told what verifications run in, where that is known better than `PaceContext.padded` says."""
         return
 
     @abstractmethod

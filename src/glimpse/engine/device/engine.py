@@ -58,6 +58,8 @@ class DeviceEngine:
         self._core, self._seats = core, Seats(core)
         known, ahead = parts.pacer.foretells, core.blocks is not None and core.blocks.ahead > 0
         self._launcher = Launcher(core, exact=known and (core.drafts or ahead))
+        if sizes := self._launcher.tree_sizes:
+            parts.pacer.runs_in(sizes)
         self._mail = Mail(core.rows.report)
         self._steps = Steps(self._launcher, parts.budget, core.decoder.device)
         self._pace = pace_of(parts, core, self._launcher, eager.options.block_mode or MODES[0])

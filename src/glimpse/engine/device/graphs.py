@@ -95,6 +95,8 @@ class Graphs:
         self._memory: Any = None
         self.dropped = 0
         """Graphs given up for others."""
+        self.version = 0
+        """Another one whenever there is a shape more, or one less."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -136,7 +138,7 @@ class Graphs:
         if self._device.type == "cuda" and key not in self._held and self._try_capture(key, function) is not None:
             del self._failed[key]  # what there is no memory for now there may be later
             return False
-        self._shapes[key[0]][key[-1]] = None
+        self._know(key[0], key[-1])
         return True
 
     def run(self, key: Key, function: Callable[[], None]) -> Ran:
@@ -146,7 +148,7 @@ class Graphs:
         self._worked, self._last = self._worked + gap, now
         self._gaps.append(gap)
         if len(key) == 2:
-            self._shapes[key[0]][key[1]] = None
+            self._know(*key)
         if key in self._held:
             self._held.move_to_end(key)
             self._held[key].graph.replay()
@@ -165,15 +167,24 @@ class Graphs:
     def drop(self, kind: Hashable, doomed: Callable[[Shape], bool] = lambda shape: True) -> None:
         """Gives up the graphs of the `doomed` shapes of a kind."""
         for shape in filter(doomed, self.shapes(kind)):
-            del self._shapes[kind][shape]
+            self._forget(kind, shape)
             if (kind, shape) in self._held:
                 self._drop((kind, shape))
+
+    def _know(self, kind: Hashable, shape: Shape) -> None:
+        if shape not in self._shapes[kind]:
+            self._shapes[kind][shape] = None
+            self.version += 1
+
+    def _forget(self, kind: Hashable, shape: Shape) -> None:
+        if self._shapes[kind].pop(shape, self) is None:
+            self.version += 1
 
     def _drop(self, key: Key) -> None:
         # A replay may still be under way.
         torch.cuda.synchronize(self._device)
         self._held.pop(key).graph.reset()
-        self._shapes[key[0]].pop(key[-1], None)
+        self._forget(key[0], key[-1])
         self.dropped += 1
         if not self._held:
             # The pool went with its last graph.

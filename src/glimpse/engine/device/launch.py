@@ -19,7 +19,7 @@ from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.mail import upload
 from glimpse.engine.device.mixed import Mixed
 from glimpse.engine.device.settings import Learn
-from glimpse.engine.device.tree_launch import TreeLauncher, TreeMove
+from glimpse.engine.device.tree_launch import TreeLauncher, TreeMove, TreeSizes
 from glimpse.engine.device.trust_work import TrustWork
 from glimpse.engine.device.work import Work
 from glimpse.errors import GlimpseError
@@ -84,6 +84,11 @@ class Launcher:
         if self._trees is None:
             raise GlimpseError("these rows verify chains only")
         return self._trees.run(move, self.graphs)
+
+    @property
+    def tree_sizes(self) -> TreeSizes | None:
+        """With how many query tokens trees are verified, where there are any."""
+        return TreeSizes(self._trees, self.graphs) if self._trees else None
 
     def blocks(self, move: BlockMove) -> tuple[Ran, BlockShape]:
         """Verifies the rows' blocks and makes the next; what it ran as. Raises GlimpseError where rows have none."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glimpse.engine.device.core import Core
-from glimpse.engine.device.covering import Shape, ladder, node_bucket
+from glimpse.engine.device.covering import FREE, Shape, ladder, node_bucket
 from glimpse.engine.device.graphs import Graphs, Ran, Step
 from glimpse.engine.device.kept import Kept
 from glimpse.engine.device.tree_state import TreeState
@@ -63,6 +63,13 @@ class TreeLauncher:
         self._trees.send(move.tokens)
         return ran, shape[0]
 
+    def runs_with(self, rows: int, tokens: int, graphs: Graphs) -> int:
+        """With how many query tokens a step of so many would run now, where the largest tree is twice the mean."""
+        others = tokens - rows
+        widest = others if rows == 1 else min(self._core.rows.most, -(-2 * others // rows))
+        wanted, ample = self._shapes(rows, tokens, max(widest, 0))
+        return (graphs.covering.find("tree", wanted) or ample)[0]
+
     def ready(self, graphs: Graphs, most: int) -> Iterator[Step]:
         """The steps of at most so many tokens that cover all others, the largest first."""
         size, widest = self._core.rows.size, self._core.rows.most + 1
@@ -95,6 +102,37 @@ class TreeLauncher:
     def _drop(self, shape: Shape) -> None:
         if self._graphs is not None:
             self._graphs.drop("tree", lambda other: other == shape)
+
+
+class TreeSizes:
+    """With how many query tokens trees are verified (`pacing.padding.Sizes`).
+
+    Where a step waits for the weights (`FREE`), it is run as whatever graph covers it, for a graph of its own would be
+    little faster, and what that graph has room for costs nothing more. Beyond that a step is said to run in its own
+    size, as it will once that has been asked for: what is thought dear is never asked for.
+    """
+
+    def __init__(self, launcher: TreeLauncher, graphs: Graphs) -> None:
+        self._launcher, self._graphs = launcher, graphs
+        self._found: tuple[int, dict[tuple[int, int], int]] = -1, {}
+
+    @property
+    def version(self) -> int:
+        """Another one whenever there is a shape more, or one less."""
+        return self._graphs.version
+
+    def run_with(self, rows: int, tokens: int) -> int:
+        """With how many a step of so many runs, of rows whose trees are about the same."""
+        bucket = max(node_bucket(tokens), rows)
+        if bucket > FREE:
+            return bucket
+        if self._found[0] != self.version:
+            self._found = self.version, {}
+        key, found = (rows, bucket), self._found[1]
+        if key not in found:
+            run = self._launcher.runs_with(rows, bucket, self._graphs)
+            found[key] = run if run <= FREE else bucket
+        return found[key]
 
 
 def _width(widths: Sequence[int], nodes: int, most: int) -> int:
