@@ -105,9 +105,10 @@ class Replay:
         self.kinds[wide, groups] += 1
         self.now += took
         drafted, accepted, made = zip(*(self.row(row, wide, groups) for row in range(self.rows)), strict=True)
+        seats = [SimpleNamespace(request=SimpleNamespace(arrival=slot)) for slot in view.slots]
         self.flying.append(
             SimpleNamespace(
-                seats=view.slots, letter=SimpleNamespace(counts=np.array(accepted) + 1), drafts=False, load=load,
+                seats=seats, letter=SimpleNamespace(counts=np.array(accepted) + 1), drafts=False, load=load,
                 verifies=True, late=self.late,
                 ran=SimpleNamespace(fresh=self.kinds[wide, groups] == 1), asked=self.pace.asking.asked, took=took,
                 timed=[SimpleNamespace(end=At(self.now))], drafted=drafted, accepted=accepted, made=made,

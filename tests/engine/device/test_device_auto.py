@@ -102,12 +102,12 @@ def in_threes(pacer, rows):
 
 @pytest.fixture
 def takes_turns(monkeypatch):
-    """The batch changes its way at every third look, whatever that brings; all drafts are thought worth it."""
+    """The batch changes its way at every fourth look, whatever that brings; all drafts are thought worth it."""
     looks = itertools.count()
 
     def look(in_step, rows, *speeds):
         was = in_step.chosen
-        in_step.chosen = next(looks) // 3 % 2 == 1
+        in_step.chosen = next(looks) // 4 % 2 == 1
         if in_step.chosen is not was:
             in_step._told.clear()
         return in_step.untold(rows)

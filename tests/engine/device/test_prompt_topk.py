@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from tests.doubles import with_parts
@@ -13,7 +14,7 @@ from engine.device.engines import greedy, ids_of, prompts_of
 from engine.device.test_device_trees import few_processors, folder, llm, with_trees
 from glimpse.drafting.racer.drafter import RacerDrafter
 from glimpse.engine.device.asking import NEW
-from glimpse.engine.device.prompt_topk import PromptTopK, worth_hearing
+from glimpse.engine.device.prompt_topk import ANYWAY, RARELY, Hearing, PromptTopK, worth_hearing
 
 __all__ = ["few_processors", "folder", "llm"]
 
@@ -144,3 +145,12 @@ def test_what_prompts_cost_is_measured(llm, monkeypatch):
     assert topk.seconds(10) == pytest.approx(10 * (min(topk._found) + min(topk._told)))
     topk._found.appendleft(1e9)
     assert topk.seconds(10) < 1e6, "one time that is far off says nothing"
+
+
+def test_prompts_that_are_not_worth_it_are_heard_of_ever_more_seldom():
+    hearing = Hearing()
+    found = [hearing.hears(worth=False) for _ in range(4 * RARELY)]
+    gaps = np.diff([-1, *np.flatnonzero(found)]) - 1
+    assert gaps.tolist()[:6] == [ANYWAY, 2 * ANYWAY, 4 * ANYWAY, 8 * ANYWAY, RARELY, RARELY]
+    assert hearing.hears(worth=True)
+    assert [hearing.hears(worth=False) for _ in range(ANYWAY + 1)] == [False] * ANYWAY + [True]

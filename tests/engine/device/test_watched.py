@@ -10,7 +10,7 @@ from engine.device.test_asking import Device, Traffic, launched
 from glimpse.engine.device.asking import BEGIN, KNOWN, LOOK, TRIES, Asking
 from glimpse.engine.device.between import SETTLED
 from glimpse.engine.device.texts import ENOUGH, SEEN
-from glimpse.engine.device.watched import CLEAR, LONGEST, SHARE, WatchedAsking
+from glimpse.engine.device.watched import CLEAR, FAIR_LONGEST, FAIR_SHARE, LONGEST, SHARE, WatchedAsking
 
 
 def watched(**more) -> Device:
@@ -24,16 +24,20 @@ def test_drafts_that_pay_are_asked_for_at_every_step():
     assert found == "a" * BEGIN + "." * LOOK + "a" * (100 - BEGIN - LOOK)
 
 
+@pytest.mark.parametrize("fair", [True, False])
 @pytest.mark.parametrize("drafted", [1.2, 2.5, 9.0])
-def test_tries_cost_a_share_of_the_time_and_no_more(drafted):
-    device = watched(drafted=drafted, tokens=2)
+def test_tries_cost_a_share_of_the_time_and_no_more(drafted, fair):
+    """And of a server's less."""
+    device, share, longest = watched(drafted=drafted, tokens=2), SHARE, LONGEST
+    if fair:
+        device.asking.fair, share, longest = True, FAIR_SHARE, FAIR_LONGEST
     device.steps(BEGIN + LOOK + 1)
     begun = device.now
-    found = device.steps(20_000)
+    found = device.steps(40_000)
     lost = (drafted - 1) * found.count("a")
-    assert 0 < lost <= 1.1 * SHARE * (device.now - begun)
+    assert 0 < lost <= 1.1 * share * (device.now - begun)
     rests = [len(rest) for rest in found.split("a") if rest]
-    assert max(rests) <= LONGEST
+    assert max(rests) <= longest
 
 
 def rested(drafted=2.0) -> Device:

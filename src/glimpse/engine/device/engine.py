@@ -199,7 +199,7 @@ class DeviceEngine:
 
     def _launch_next(self) -> bool:
         seats, host, begun = self._seats.taken, self._host, self._reader.begun
-        if seats and host.changes(seats):
+        if seats and host.changes:
             self._land(0)
             if seats:
                 host.change(seats)

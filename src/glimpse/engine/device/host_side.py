@@ -9,7 +9,7 @@ from glimpse.engine.device.block_ahead import AheadBlocks
 from glimpse.engine.device.core import Core
 from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.paces import AnyPace
-from glimpse.engine.device.prompt_topk import ANYWAY, prompt_topk, worth_hearing
+from glimpse.engine.device.prompt_topk import Hearing, prompt_topk, worth_hearing
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
 from glimpse.engine.device.shadows import shadows_of
@@ -35,8 +35,7 @@ class HostSide:
         self.drafts = host_drafts(parts, core) if self.waits else None
         self.turns = turns_of(parts, self.asking, pace, self.drafts)
         self.topk, self._late = prompt_topk(parts), late_of(parts.drafter)
-        self._unheard = 0
-        """Parts of prompts that were not heard of, one after the other."""
+        self._hearing = Hearing()
         self.shadows = shadows_of(parts, self.asking, core.rows.most, self.topk)
 
     @property
@@ -71,12 +70,12 @@ class HostSide:
         request = new.request
         seconds = self.topk.seconds(request.length) if self.topk else 0.0
         worth = worth_hearing(self.asking, numbers_of(seats), request.limit - request.length, seconds)
-        self._unheard = 0 if worth or self._unheard >= ANYWAY else self._unheard + 1
-        return self._unheard == 0
+        return self._hearing.hears(worth=worth)
 
-    def changes(self, seats: list[Seat]) -> bool:
-        """Whether others draft from the next step of these rows on; then nothing may be in flight."""
-        return self.turns is not None and self.turns.due(seats)
+    @property
+    def changes(self) -> bool:
+        """Whether others draft from the next step on; then nothing may be in flight."""
+        return self.turns is not None and self.turns.due
 
     def change(self, seats: list[Seat]) -> None:
         """They do: all that was launched has been read."""
@@ -117,6 +116,8 @@ class HostSide:
     def launched(self, seats: list[Seat], begun: bool, waited: float) -> None:
         """A step of these rows was launched: what can be made ready now need not be waited for later. `waited`: seconds
         that the host waited for the last report."""
+        if self.turns is not None:
+            self.turns.look(seats)
         if self.own or self._late is None:
             return
         if self.asking is None or not self.asking.resting:

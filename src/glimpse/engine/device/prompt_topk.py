@@ -24,9 +24,9 @@ from glimpse.engine.parts import Parts
 
 SEEN = 8
 """Prompts whose times are remembered; the first one's has kernels that were compiled for it."""
-ANYWAY = 16
+ANYWAY, RARELY = 16, 256
 """Parts of prompts after which one is heard of though that does not look worth it: what drafts bring without it says
-little of what they bring with it."""
+little of what they bring with it. Twice as many each time, at most so many, as long as none looks worth it."""
 PIECE = 256
 """Positions whose logits are there at once, and of which the drafter is told at once."""
 
@@ -116,6 +116,25 @@ class PromptTopK:
 def prompt_topk(parts: Parts) -> PromptTopK | None:
     """For a drafter that wants it."""
     return PromptTopK(parts) if parts.drafter.wants_prompt_topk else None
+
+
+class Hearing:
+    """Which parts of prompts are heard of, by whether that looks worth it."""
+
+    def __init__(self) -> None:
+        self._unheard, self._patience = 0, ANYWAY
+        """Parts that were not heard of, one after the other, and how many that may be."""
+
+    def hears(self, *, worth: bool) -> bool:
+        """Of the next part."""
+        if worth:
+            self._unheard, self._patience = 0, ANYWAY
+            return True
+        self._unheard += 1
+        if self._unheard <= self._patience:
+            return False
+        self._unheard, self._patience = 0, min(2 * self._patience, RARELY)
+        return True
 
 
 def _each(begun: float, tokens: int) -> float:

@@ -40,7 +40,7 @@ PATIENCE = 32
 ROOM, UNIT = 2.0, 2e-4
 """Units that have to fit into what the host waits a step, as other threads and collections take of it too; seconds of a
 unit before one was done."""
-SHARE, HURRIED = 0.1, 0.01
+SHARE, HURRIED = 0.1, 0.002
 """Of the time, what units may take where the engine is stepped by a thread of its own: the others answer requests, and
 each time that they want the interpreter they wait for a unit's end. And what those may take for which there is no time
 to spare, as all rows wait for them."""

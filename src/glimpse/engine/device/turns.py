@@ -35,8 +35,14 @@ class Turns:
         """Whether drafts under way have to be dropped first: the other way is to come."""
         return self.own and not self._in_step.chosen
 
-    def due(self, seats: list[Seat]) -> bool:
-        """Whether the way changes before the next step of these rows."""
+    @property
+    def due(self) -> bool:
+        """Whether the way changes before the next step."""
+        return self._in_step.chosen is not self.own and (not self.own or self._pace.between)
+
+    def look(self, seats: list[Seat]) -> None:
+        """A step of these rows was launched: which way is better from the next one on, of which new requests are told.
+        It takes the host up to a millisecond, as prices are fitted for it, and nobody waits for it here."""
         asking = self._asking
         said = self._in_step.look(
             self._view(seats), lambda: asking.speed(numbers_of(seats)), lambda: asking.own_speed(len(seats))
@@ -44,7 +50,6 @@ class Turns:
         for seat in seats:
             if seat.slot in said:
                 seat.request.speculation.choices.append(said[seat.slot])
-        return self._in_step.chosen is not self.own and (not self.own or self._pace.between)
 
     def change(self, seats: list[Seat]) -> None:
         """Goes the other way; all that was launched has been read."""

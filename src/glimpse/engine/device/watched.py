@@ -14,15 +14,17 @@ from glimpse.engine.device.asking import KNOWN, TRIES, Asking, _Size
 from glimpse.engine.parts import Parts
 from glimpse.pacing.marginal import MarginalPacer
 
-SHARE = 0.005
+SHARE, FAIR_SHARE = 0.005, 0.002
 """Of the time that tries cost, at most: a rest is as long as that takes. Prices change over thousands of steps (texts
-grow, graphs are captured), and half of a hundredth is what a plain step differs by from one run to the next."""
+grow, graphs are captured), and half of a hundredth is what a plain step differs by from one run to the next. Where
+callers follow their texts it is less: on a server that is busy four fifths of the time, each of them waits for five times
+what is lost."""
 FIRST_SHARE = 0.02
 """The same while a size of batch has no price of its own."""
 CLEAR = 1.1
 """Speed of drafts over plain decoding that is expected where a rest ends. Replayed (docs/auto.md): 1.05 loses more
 where steps with drafts are dear, 1.2 gains less where they are cheap."""
-LONGEST = 4096
+LONGEST, FAIR_LONGEST = 4096, 16384
 """Plain steps of a rest, at most."""
 
 
@@ -53,9 +55,9 @@ class WatchedAsking(Asking):
 
     def _pause(self, size: _Size, loss: float) -> int:
         """As long as tries take that bring nothing."""
-        share = SHARE if size.known else FIRST_SHARE
+        share, longest = (FAIR_SHARE, FAIR_LONGEST) if self.fair else (SHARE, LONGEST)
         lost = max(loss, (self._price(len(self._rows)) or 1.0) - 1)
-        self._late = min(LONGEST, int(max(TRIES * lost, self._lost) / share))
+        self._late = min(longest, int(max(TRIES * lost, self._lost) / (share if size.known else FIRST_SHARE)))
         return max(KNOWN, self._late)
 
     def _wakes(self) -> bool:
