@@ -31,9 +31,10 @@ def create_app(llm: LLM, settings: ServeSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.served = Served.of(llm, settings)
+        app.state.served = served = Served.of(llm, settings)
+        served.ways.heap.settle()
         yield
-        await app.state.served.ways.close()
+        await served.ways.close()
 
     # No /docs: its page would fetch scripts from elsewhere.
     app = FastAPI(title="Glimpse", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)

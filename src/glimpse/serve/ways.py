@@ -15,6 +15,7 @@ from glimpse.engine.options import NAMES, EngineOptions
 from glimpse.errors import ArgumentError
 from glimpse.llm import LLM
 from glimpse.serve.errors import busy
+from glimpse.serve.heap import Heap
 from glimpse.serve.schemas import Generation
 from glimpse.serve.settings import ServeSettings
 from glimpse.serve.warming import warm
@@ -33,7 +34,7 @@ class Ways:
 
     def __init__(self, llm: LLM, settings: ServeSettings) -> None:
         self._llm, self._settings = llm, settings
-        self._lock = asyncio.Lock()
+        self._lock, self.heap = asyncio.Lock(), Heap()
         self._ways: dict[EngineOptions, Way] = {llm.options: Way(AsyncLLM(llm))}
         self._gone = 0
 
@@ -89,11 +90,13 @@ class Ways:
         """Ends every request and thread; the LLM itself stays open."""
         for engine in self.engines:
             await engine.close()
+        self.heap.release()
 
     async def _make(self, options: EngineOptions) -> Way:
         await self._make_room()
         llm = await asyncio.to_thread(self._ready, options)
         way = self._ways[options] = Way(AsyncLLM(llm))
+        self.heap.settle()
         return way
 
     def _ready(self, options: EngineOptions) -> LLM:
@@ -112,6 +115,8 @@ class Ways:
         way = self._ways.pop(idle)
         self._gone += way.engine.preemptions
         await way.engine.close()
+        del way
+        self.heap.settle()  # a new engine needs the memory of the one that has gone
 
     def _refuse_lossy(self, options: EngineOptions) -> None:
         lossless = DRAFTERS.get(options.drafter).lossless and rule_of(options).lossless
