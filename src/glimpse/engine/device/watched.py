@@ -17,8 +17,8 @@ from glimpse.pacing.marginal import MarginalPacer
 SHARE, FAIR_SHARE = 0.005, 0.002
 """Of the time that tries cost, at most: a rest is as long as that takes. Prices change over thousands of steps (texts
 grow, graphs are captured), and half of a hundredth is what a plain step differs by from one run to the next. Where
-callers follow their texts it is less: on a server that is busy four fifths of the time, each of them waits for five times
-what is lost."""
+callers follow their texts it is less: on a server that is busy four fifths of the time, each of them waits for five
+times what is lost."""
 FIRST_SHARE = 0.02
 """The same while a size of batch has no price of its own."""
 CLEAR = 1.1
