@@ -87,3 +87,27 @@ def test_where_each_text_counts_one_that_gains_much_does_not_outweigh_those_that
     assert texts.tokens([1, 2, 3, 4], fair=True)[0] == pytest.approx(4 * 2.0)
     whole, fair = texts.tokens([1, 1]), texts.tokens([1, 1], fair=True)
     assert fair == pytest.approx(whole), "all alike: the same"
+
+
+def test_a_hint_takes_the_place_of_what_others_were_like_until_its_own_steps_say_more():
+    texts = Texts()
+    ended(texts, [0.2] * 30)
+    texts.hint(900, 8.0)
+    assert not texts.knows(900)
+    assert texts.tokens([900])[0] == pytest.approx(9.0)
+    wrote(texts, 900, 1)
+    assert 3.0 < texts.tokens([900])[0] < 7.0
+    wrote(texts, 900, *[1] * SEEN)
+    assert texts.tokens([900])[0] == pytest.approx(1.0)
+    texts.hint(901, 0.1)
+    assert texts.tokens([901])[0] == pytest.approx(1 + texts.guess[0]), "less than that is no news"
+
+
+def test_a_text_that_was_only_hinted_at_teaches_nothing_of_others():
+    texts = Texts()
+    ended(texts, [0.2] * 30)
+    before = texts.guess
+    texts.hint(900, 8.0)
+    texts.keep([])
+    assert texts.guess == before
+    assert texts.tokens([900])[0] == pytest.approx(1 + before[0])

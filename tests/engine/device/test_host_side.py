@@ -188,3 +188,20 @@ def test_nothing_is_found_for_who_has_left(llm, events, monkeypatch):
     engine.step()
     assert events == []
     assert engine.parts.pool.free_pages == llm.loaded.pool.free_pages
+
+
+def test_while_a_batch_rests_its_texts_are_followed(llm, monkeypatch):
+    monkeypatch.setattr("glimpse.engine.device.repeats.EVERY", 4)
+    made = on_device(llm, drafter="racer", pacer="marginal", draft_tokens=4)
+    engine, (request,), _ = begin(llm, made, [9], tokens=24)
+    engine.step()
+    host, slot = engine._host, 0
+    host.asking._rest = 10**6
+    came = []
+    while not request.finished:
+        engine.step()
+        came.append((int(host.repeats._known[slot][0]), int(engine.parts.rows.committed_len[slot])))
+    followed = [place for place, _ in came if place]
+    assert max(followed) > 9, "beyond the prompt"
+    assert all(place <= length for place, length in came if length)
+    assert host.repeats._new[slot], "whoever comes next is another"

@@ -61,6 +61,21 @@ def test_texts_on_which_drafts_come_to_pay_are_asked_for_within_a_few_rounds():
     assert device.steps(50) == "a" * 50
 
 
+def test_a_text_that_repeats_itself_ends_a_rest_and_its_own_steps_begin_another():
+    device = rested()
+    device.asking.hinted({0: 0.5, 1: 0.0})
+    assert device.asking.resting
+    device.asking.hinted({0: 8.0, 1: 0.0})
+    assert not device.asking.resting
+    found = device.steps(100)
+    assert found[:TRIES] == "a" * TRIES
+    assert found.count("a") < 10, "steps bring nothing"
+    device = rested()
+    device.asking.hinted({0: 8.0, 1: 0.0})
+    device.tokens[True] = 10
+    assert device.steps(100) == "a" * 100
+
+
 def test_rounds_that_bring_less_than_is_clear_end_no_rest():
     device = rested()
     for _ in range(2 * SEEN):

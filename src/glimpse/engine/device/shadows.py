@@ -35,7 +35,7 @@ EVEN = 8
 """Units over which their time is averaged."""
 PRICED = 32
 """Rounds after which prices are looked at anew, which takes as long as a round."""
-PATIENCE = 32
+PATIENCE = 128
 """Steps without time to spare after which a unit is done all the same: else nothing would be known."""
 ROOM, UNIT = 2.0, 2e-4
 """Units that have to fit into what the host waits a step, as other threads and collections take of it too; seconds of a

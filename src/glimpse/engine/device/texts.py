@@ -21,6 +21,8 @@ SEEN = 16
 """Steps of a text that are remembered, and are enough: then what came before them says nothing of it."""
 KEEP = 0.98
 """Of what is known of texts, at each that ends: some fifty count."""
+HINTED = 2.0
+"""Steps that a hint is worth, at most."""
 LEAST, MOST = 0.5, float(SEEN)
 """Steps that the guess for a new text is worth."""
 
@@ -34,6 +36,8 @@ class _Text:
     seen: int = 0
     steps: float = 0.0
     accepted: float = 0.0
+    hint: float = 0.0
+    """Draft tokens a step that the text itself says would be accepted."""
 
     def add(self, accepted: int, steps: float) -> None:
         """One more step with drafts, which stands for so many."""
@@ -60,20 +64,25 @@ class Texts:
 
     def knows(self, number: int) -> bool:
         """Whether a step with drafts has written of a text."""
-        return number in self._running
+        text = self._running.get(number)
+        return text is not None and text.seen > 0
 
     def learn(self, number: int, tokens: int, steps: float = 1.0) -> None:
         """A step with drafts wrote so many tokens of a text, the target's own among them, or would have; `steps`: it
         stands for so many (one of a few that were looked at)."""
-        text = self._running.get(number)
-        if text is None:
-            text = self._running[number] = _Text()
-        text.add(tokens - 1, steps)
+        self._text(number).add(tokens - 1, steps)
+
+    def hint(self, number: int, accepted: float) -> None:
+        """A text repeats itself so much that about so many draft tokens a step would be accepted of it: until its own
+        steps say more, that takes the place of what those before it were like, if it is more."""
+        self._text(number).hint = accepted
 
     def keep(self, numbers: Iterable[int]) -> None:
         """All others have ended."""
         for number in self._running.keys() - set(numbers):
-            self._end(self._running.pop(number))
+            text = self._running.pop(number)
+            if text.seen:
+                self._end(text)
 
     def tokens(self, numbers: Sequence[int], *, fair: bool = False) -> tuple[float, float]:
         """What a step with drafts is expected to write of all these texts, and the error of that.
@@ -90,10 +99,12 @@ class Texts:
         """Tokens that a step writes of a text, and their variance as far as that is not known."""
         guess, worth = self.guess
         text = self._running.get(number)
+        if text and text.hint > guess:
+            guess, worth = text.hint, min(worth, HINTED)
         seen = len(text.last) if text else 0
         counted = worth * (1 - seen / SEEN)
         steps = seen + counted
-        accepted = ((seen * text.lately if text else 0.0) + counted * guess) / steps
+        accepted = ((seen * text.lately if text and seen else 0.0) + counted * guess) / steps
         return 1 + accepted, accepted * (1 + accepted) / steps
 
     @property
@@ -105,6 +116,11 @@ class Texts:
         mean = self._first / self._weight
         spread = (self._second - self._error) / self._weight - mean**2
         return mean, min(max(mean * (1 + mean) / max(spread, 1e-9), LEAST), MOST)
+
+    def _text(self, number: int) -> _Text:
+        if number not in self._running:
+            self._running[number] = _Text()
+        return self._running[number]
 
     def _end(self, text: _Text) -> None:
         guess, worth = self.guess

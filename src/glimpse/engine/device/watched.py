@@ -7,7 +7,7 @@ and then some are made all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from glimpse.drafting.reader import late_of
 from glimpse.engine.device.asking import KNOWN, TRIES, Asking, _Size
@@ -42,9 +42,19 @@ class WatchedAsking(Asking):
         """A step with drafts would have written so many tokens of a text at once, of `passed` that came since; it
         stands for those that would have been made meanwhile."""
         self._texts.learn(number, tokens, passed / tokens)
+        self._look()
+
+    def _look(self) -> None:
+        """Ends a rest where that looks worth it now."""
         size = self._size(len(self._rows))
         if self.resting and len(size.plain.times) >= KNOWN and self._wakes():
             self._rest, size.left = 0, TRIES
+
+    def hinted(self, found: Mapping[int, float]) -> None:
+        """Of these requests' texts steps with drafts would accept about so many draft tokens, by what they repeat."""
+        for number, accepted in found.items():
+            self._texts.hint(number, accepted)
+        self._look()
 
     def asks(self, rows: tuple[int, ...]) -> bool:
         """Whether the step that is launched now for these rows should have drafts."""
