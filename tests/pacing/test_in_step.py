@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glimpse.cache.rows import Rows, RowView
-from glimpse.pacing.in_step import CLEAR, GUESS, HELD, LONGEST, OWN, TRIAL, InStep, Ways
+from glimpse.pacing.in_step import CLEAR, GUESS, HELD, LONGEST, OTHERS, OWN, TRIAL, InStep, Ways
 
 
 class Fleet:
@@ -34,17 +34,22 @@ def view(count: int) -> RowView:
     return RowView(rows, tuple(range(count)))
 
 
-def looked(made: InStep, rows: RowView, brought: float | None = None, steps: int = LONGEST) -> dict:
+def look(made: InStep, rows: RowView, brought, brings) -> dict:
+    """A step of these rows was launched."""
+    return {} if made.waits(rows.slots) else made.look(rows, brought, brings)
+
+
+def looked(made: InStep, rows: RowView, brought: float | None = None, steps: int = OTHERS) -> dict:
     """What was said within so many steps."""
     said = {}
     for _ in range(steps):
-        said |= made.look(rows, lambda: brought, lambda: None)
+        said |= look(made, rows, lambda: brought, lambda: None)
     return said
 
 
 def test_it_goes_the_way_that_is_clearly_better_and_says_so(made):
     rows = view(3)
-    first = made.look(rows, lambda: None, lambda: None)
+    first = look(made, rows, lambda: None, lambda: None)
     assert [first[slot].drafter for slot in range(3)] == ["racer"] * 3
     assert first[0].expected == {"none": 1.0, "racer": GUESS, "sparse": 1.0}
     made.fleet.speed = GUESS * CLEAR - 0.01
@@ -117,7 +122,7 @@ def test_the_host_is_tried_again_after_long(made):
     rows, made.fleet.speed = view(2), 2.0
     ways = []
     for _ in range(7 * TRIAL):
-        made.look(rows, lambda: 1.1, lambda: None)
+        look(made, rows, lambda: 1.1, lambda: None)
         ways.append(made.chosen)
     trials = [at for at in range(1, len(ways)) if ways[at - 1] and not ways[at]]
     assert len(trials) == 2
@@ -132,7 +137,7 @@ def test_drafts_of_its_own_are_believed_as_far_as_they_were_measured(made):
     looked(made, rows, 0.5)
     assert made.chosen
     for _ in range(4 * LONGEST):
-        made.look(rows, lambda: 0.5, lambda: 0.9)
+        look(made, rows, lambda: 0.5, lambda: 0.9)
         if not made.chosen:
             break
     assert not made.chosen
@@ -147,5 +152,5 @@ def test_more_than_was_reckoned_is_not_believed(made):
     rows, made.fleet.speed = view(3), 1.3
     looked(made, rows, 0.5)
     for _ in range(LONGEST):
-        made.look(rows, lambda: 0.5, lambda: 2.0)
+        look(made, rows, lambda: 0.5, lambda: 2.0)
     assert made._itself == 1.3

@@ -11,7 +11,7 @@ that when they were made. The reckoning knows nothing of what a round takes the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from glimpse.cache.rows import RowView
@@ -22,11 +22,12 @@ CLEAR = 1.05
 """By how much the other way must look better."""
 OWN = 1.1
 """Over plain decoding, what is expected of drafts of the batch's own where they begin."""
-RENEWED = 64
+RENEWED = 16
 """Looks without drafts of its own over which what was missing of them is forgotten."""
-HELD, LONGEST = 8, 128
+HELD, LONGEST, OTHERS = 8, 128, 512
 """Steps of a batch of about one size until it is looked at anew; twice as many each time that changes nothing, at
-most. A look takes the host a quarter of a millisecond."""
+most, the last where the batch does not draft for itself. A look takes the host a quarter of a millisecond, and with
+prices that have to be fitted for it a whole one."""
 GUESS = 1.2
 """Speed of host drafts over plain decoding before any was measured."""
 TRIAL = 1024
@@ -53,9 +54,9 @@ class _Looks:
     """Its steps until then."""
     held: int = HELD // 2
 
-    def hold(self) -> None:
-        """It was looked at: twice as long as the last time it is not."""
-        self.held = min(2 * self.held, LONGEST)
+    def hold(self, most: int) -> None:
+        """It was looked at: twice as long as the last time it is not, at most so long."""
+        self.held = min(2 * self.held, most)
         self.left = self.held
 
 
@@ -80,15 +81,21 @@ class InStep:
         self._told = set[int]()
         """Slots whose requests have been told of a choice."""
 
+    def waits(self, slots: Sequence[int]) -> bool:
+        """Whether there is nothing to look at before the next step of these rows: then `look` need not be called.
+        Called once a step."""
+        looks = self._looks[len(slots).bit_length()]
+        looks.left -= 1
+        self._since += self.chosen
+        return looks.left > 0 and self._told.issuperset(slots)
+
     def look(
         self, rows: RowView, brought: Callable[[], float | None], brings: Callable[[], float | None]
     ) -> dict[int, Choice]:
-        """Called before a step of these rows; `brought`: the speed of host drafts over plain decoding, by what was
+        """Called where `waits` says no. `brought`: the speed of host drafts over plain decoding, by what was
         measured, where anything was; `brings`: the same of the batch's own. Returns what there is to say of rows that
         are new or go another way."""
         looks = self._looks[len(rows).bit_length()]
-        looks.left -= 1
-        self._since += self.chosen
         if looks.left > 0:
             return self.untold(rows)
         was, measured = self.way, brought()
@@ -98,7 +105,7 @@ class InStep:
         if not self._choose():
             self._looks.clear()  # what was held was so for the other way
             looks = self._looks[len(rows).bit_length()]
-        looks.hold()
+        looks.hold(LONGEST if self.chosen else OTHERS)
         if self.way != was:
             self._told.clear()
         return self.untold(rows)

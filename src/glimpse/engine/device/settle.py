@@ -261,5 +261,6 @@ class DeviceSettler:
             parts.pacer.observe(view, outcomes)
         for outcome in outcomes:
             self._mirror.commit(outcome.slot, outcome.tokens)
-        if not parts.drafter.needs_forward:
+        # One that reads late hears of what came after its drafts: nothing of a plain step that nobody drafted for.
+        if not parts.drafter.needs_forward and (launched.hosted or not parts.drafter.reads_late):
             parts.drafter.absorb(view, outcomes)

@@ -44,6 +44,8 @@ class Turns:
         """A step of these rows was launched: which way is better from the next one on, of which new requests are told.
         It takes the host up to a millisecond, as prices are fitted for it, and nobody waits for it here."""
         asking = self._asking
+        if self._in_step.waits([seat.slot for seat in seats]):
+            return
         said = self._in_step.look(
             self._view(seats), lambda: asking.speed(numbers_of(seats)), lambda: asking.own_speed(len(seats))
         )
