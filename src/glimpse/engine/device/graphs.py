@@ -177,7 +177,8 @@ class Graphs:
             self.version += 1
 
     def _forget(self, kind: Hashable, shape: Shape) -> None:
-        if self._shapes[kind].pop(shape, self) is None:
+        if shape in self._shapes[kind]:
+            del self._shapes[kind][shape]
             self.version += 1
 
     def _drop(self, key: Key) -> None:
