@@ -62,6 +62,25 @@ def test_a_program_that_froze_objects_itself_is_left_to_that():
 
 
 @pytest.mark.usefixtures("thawed")
+def test_two_servers_of_a_process_free_what_the_other_froze_and_freeze_without_it():
+    first, ring = Heap(), Ring()
+    gone = weakref.ref(ring)
+    first.settle()
+    second = Heap()
+    del ring
+    second.settle()
+    assert gone() is None, "such as an engine of the second's, which has to go before a new one"
+    first.release()
+    assert gc.get_freeze_count() == 0
+    second.settle()
+    assert gc.get_freeze_count() > 100_000
+    first.release()
+    assert gc.get_freeze_count() > 100_000, "it had let go already"
+    second.release()
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("thawed")
 def test_a_server_freezes_its_heap_and_a_way_that_goes_is_freed(llm):
     with running(llm, max_ways=2) as server:
         assert gc.get_freeze_count() > 100_000

@@ -8,22 +8,27 @@ there when the server begins is there until it ends, so it is taken out of colle
 from __future__ import annotations
 
 import gc
+from typing import ClassVar
+from weakref import WeakSet
 
 
 class Heap:
-    """Of this process. Where the program has frozen objects itself, it is left to that."""
+    """Of this process, for one of its servers. Where the program has frozen objects itself, it is left to that."""
 
-    def __init__(self) -> None:
-        self._ours = gc.get_freeze_count() == 0
+    _frozen: ClassVar[WeakSet[Heap]] = WeakSet()
+    """Those of servers at work, which freeze and free for each other: what one froze may be what another wants gone."""
 
     def settle(self) -> None:
         """What is alive now is not looked at any more; what is not is freed, also of what was alive before."""
-        if self._ours:
+        if self._frozen or gc.get_freeze_count() == 0:
+            self._frozen.add(self)
             gc.unfreeze()
             gc.collect()
             gc.freeze()
 
     def release(self) -> None:
-        """All is looked at again."""
-        if self._ours:
+        """All is looked at again, also for another server, until that settles the next time: what this one leaves
+        behind is still alive, and would never be freed."""
+        if self in self._frozen:
+            self._frozen.remove(self)
             gc.unfreeze()

@@ -182,7 +182,7 @@ def test_what_is_important_in_prompts_is_asked_only_where_the_batch_drafts_for_i
     monkeypatch.setattr(Core, "begin", lambda *given: begun.append(True) or begin(*given))
     auto = on_device(llm, drafter="auto", pacer=None, budget_floor=8)
     auto._engine._host.turns.own, auto._engine._reader._tails = own, None  # which is for short prompts
-    monkeypatch.setattr(Turns, "due", lambda turns, seats: False)
+    monkeypatch.setattr(Turns, "due", False)
     prompts = prompts_of(llm, 100)
     assert ids_of(auto.generate(prompts, greedy(2))) == ids_of(llm.generate(prompts, greedy(2)))
     assert bool(asked) is bool(begun) is own

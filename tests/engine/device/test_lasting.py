@@ -59,6 +59,16 @@ def test_plain_steps_that_became_faster_are_noticed():
     assert device.steps(100).count("a") < 20
 
 
+def test_where_rows_never_stay_plain_steps_are_looked_at_as_often():
+    """Times tell there once in `PATIENCE` steps: until then what was known holds."""
+    device = lasting(drafted=1.5)
+    turns = [(number, number + 1) for number in range(5000)]
+    found = "".join(device.steps(1, rows) for rows in turns)
+    assert found.count(".", 1000) <= 1.2 * LOOK * 4000 / KEPT
+    device.seconds[False] = 0.5
+    assert "".join(device.steps(1, rows) for rows in 4 * turns)[-KEPT:].count("a") < 20, "and noticed in the end"
+
+
 def test_drafts_that_came_to_pay_are_found():
     device = lasting(drafted=3.0)
     device.steps(300)

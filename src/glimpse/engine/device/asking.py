@@ -76,6 +76,12 @@ class _Steps:
         self.tokens.append(tokens)
         self.times.append(seconds)
 
+    def keep(self, count: int) -> None:
+        """All but the last `count` are forgotten."""
+        for own in (self.tokens, self.times):
+            while len(own) > count:
+                own.popleft()
+
     @property
     def seconds(self) -> float:
         """Of one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from glimpse.engine.device.asking import FIRST, LOOK, TRIES, Asking, _Size
+from glimpse.engine.device.asking import FIRST, KNOWN, LOOK, TRIES, Asking, _Size
 from glimpse.engine.device.settle import Launched
 
 LONGEST = 4096
@@ -75,8 +75,10 @@ class LastingAsking(Asking):
             return
         self._kept[self._size_now] += self._tries
         if self._kept[self._size_now] >= KEPT:
-            self._kept[self._size_now], size.left = 0, 0
-            size.plain = type(size.plain).many()
+            self._kept[self._size_now], self._rest = 0, LOOK
+            # They hold until as many were told of: where rows never stay that takes hundreds of steps (`Between`), and
+            # all of them would be plain.
+            size.plain.keep(KNOWN)
 
     def _doubt(self, size: _Size) -> float:
         """The relative error of what steps with drafts were seen to bring, while few have been."""
