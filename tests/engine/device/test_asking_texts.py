@@ -111,3 +111,26 @@ def test_a_text_that_was_only_hinted_at_teaches_nothing_of_others():
     texts.keep([])
     assert texts.guess == before
     assert texts.tokens([900])[0] == pytest.approx(1 + before[0])
+
+
+def test_steps_of_before_say_nothing_once_a_text_has_come_to_repeat_itself():
+    texts = Texts()
+    wrote(texts, 900, *[1] * 2 * SEEN)
+    assert texts.tokens([900])[0] == pytest.approx(1.0)
+    texts.hint(900, 8.0)
+    assert texts.tokens([900])[0] == pytest.approx(9.0)
+    texts.hint(900, 12.0)
+    assert texts.tokens([900])[0] == pytest.approx(13.0), "as long as nobody has tried"
+    wrote(texts, 900, *[20] * SEEN)
+    assert texts.tokens([900])[0] == pytest.approx(20.0)
+
+
+def test_hints_that_came_to_nothing_are_listened_to_ever_more_seldom():
+    texts, heard = Texts(), []
+    wrote(texts, 900, *[1] * SEEN)
+    for look in range(40):
+        texts.hint(900, 8.0)
+        if texts.tokens([900])[0] > 2.0:
+            heard.append(look)
+            wrote(texts, 900, *[1] * SEEN)
+    assert heard == [0, 2, 5, 10, 19, 36]

@@ -23,10 +23,10 @@ EVERY = 16
 """Steps from one look at the texts to the next."""
 LONGEST = 16
 """Tokens of a draft."""
-KEEP = 0.875
-"""Of what is known of a text's steps, at each: some eight count."""
-ENOUGH = 2.0
-"""Of them that have to count before anything is said: a few words are repeated in any text."""
+WINDOW = 16.0
+"""Tokens over which what is known of a text's steps fades: what it did before says little of what it does now."""
+ENOUGH = 1.25
+"""Of them that have to count before anything is said: two, as the last one does wholly."""
 BUCKETS = 4096
 """Of a text's table; where two n-grams share one, the later counts."""
 Hinted = Callable[[Mapping[int, float]], None]
@@ -92,8 +92,9 @@ def _follow(
                 count = _matched(text, _seen(text, table, place), place, end)
                 if count == end - place and count < LONGEST and count > 0:
                     break  # it may go on
-                own[_STEPS] = KEEP * own[_STEPS] + 1
-                own[_ACCEPTED] = KEEP * own[_ACCEPTED] + count
+                kept = np.exp(-(count + 1) / WINDOW)
+                own[_STEPS] = kept * own[_STEPS] + 1
+                own[_ACCEPTED] = kept * own[_ACCEPTED] + count
             for _ in range(min(count + 1, end - place)):
                 _enter(text, table, place)
                 place += 1

@@ -21,8 +21,8 @@ SEEN = 16
 """Steps of a text that are remembered, and are enough: then what came before them says nothing of it."""
 KEEP = 0.98
 """Of what is known of texts, at each that ends: some fifty count."""
-HINTED = 2.0
-"""Steps that a hint is worth, at most."""
+HINTED = 1.0
+"""Steps that a hint is worth."""
 LEAST, MOST = 0.5, float(SEEN)
 """Steps that the guess for a new text is worth."""
 
@@ -37,7 +37,14 @@ class _Text:
     steps: float = 0.0
     accepted: float = 0.0
     hint: float = 0.0
-    """Draft tokens a step that the text itself says would be accepted."""
+    """Draft tokens a step that the text itself says would be accepted, once it has said that they are more than was
+    expected."""
+    since: int = 0
+    """How many steps had been seen then: they say nothing any more."""
+    deaf: int = 0
+    """Hints that are not listened to, as the last one was tried."""
+    patience: int = 1
+    """How many those will be the next time."""
 
     def add(self, accepted: int, steps: float) -> None:
         """One more step with drafts, which stands for so many."""
@@ -47,9 +54,25 @@ class _Text:
         self.accepted += steps * accepted
 
     @property
+    def own(self) -> int:
+        """How many of the last steps say what it is like now."""
+        return min(self.seen - self.since, len(self.last))
+
+    @property
     def lately(self) -> float:
-        """Draft tokens a step that the last ones accepted."""
-        return sum(accepted for _, accepted in self.last) / sum(steps for steps, _ in self.last)
+        """Draft tokens a step that those accepted, of which there has to be one."""
+        last = list(self.last)[-self.own :]
+        return sum(accepted for _, accepted in last) / sum(steps for steps, _ in last)
+
+    def take(self, hint: float, expected: float) -> None:
+        """The text says that so many would be accepted where so many are expected."""
+        if self.hint and self.seen == self.since:
+            self.hint = hint  # nobody has tried yet
+        elif self.deaf:
+            self.deaf -= 1
+        elif hint > expected:
+            self.hint, self.since = hint, self.seen
+            self.deaf, self.patience = self.patience, 2 * self.patience
 
 
 class Texts:
@@ -73,9 +96,10 @@ class Texts:
         self._text(number).add(tokens - 1, steps)
 
     def hint(self, number: int, accepted: float) -> None:
-        """A text repeats itself so much that about so many draft tokens a step would be accepted of it: until its own
-        steps say more, that takes the place of what those before it were like, if it is more."""
-        self._text(number).hint = accepted
+        """A text repeats itself so much now that about so many draft tokens a step would be accepted of it. Where that
+        is more than was expected, its own steps count from here on, and this is what is expected until they say more;
+        hints of a text whose steps were no such thing are listened to ever more seldom."""
+        self._text(number).take(accepted, self._expected(number)[0] - 1)
 
     def keep(self, numbers: Iterable[int]) -> None:
         """All others have ended."""
@@ -99,9 +123,9 @@ class Texts:
         """Tokens that a step writes of a text, and their variance as far as that is not known."""
         guess, worth = self.guess
         text = self._running.get(number)
-        if text and text.hint > guess:
-            guess, worth = text.hint, min(worth, HINTED)
-        seen = len(text.last) if text else 0
+        if text and text.hint:
+            guess, worth = text.hint, HINTED
+        seen = text.own if text else 0
         counted = worth * (1 - seen / SEEN)
         steps = seen + counted
         accepted = ((seen * text.lately if text and seen else 0.0) + counted * guess) / steps
