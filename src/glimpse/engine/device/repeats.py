@@ -4,7 +4,7 @@ A shadow (`Shadows`) says what drafts would bring, but one takes as long as a sh
 time to spare, a text has ended before it was looked at. Where drafts bring many times what they cost there, texts
 repeat themselves, and that shows in what followed the last three tokens where they stood before. So all rows' texts are
 followed in one compiled loop, a microsecond a row, that says how many tokens steps with such drafts would have
-accepted.
+accepted. (A text's first look reads all of it, 10 ns a token.)
 """
 
 from __future__ import annotations
