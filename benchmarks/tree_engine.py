@@ -27,7 +27,7 @@ from glimpse.drafting.drafter import DraftContext, Outcome, Successors
 from glimpse.drafting.reader import late_of
 from glimpse.engine.device.asking import Asking
 from glimpse.engine.device.covering import node_bucket
-from glimpse.engine.device.repeats import Repeats
+from glimpse.engine.device.repeats import repeats_of
 from glimpse.engine.device.shadows import Shadows
 from glimpse.engine.device.watched import WatchedAsking
 from glimpse.pacing import PACERS
@@ -170,8 +170,7 @@ class Engine:
         self.drafter.admit(view)
         self.pacer.admit(view)
         shadows = self._shadows(rows)
-        if isinstance(self._asking, WatchedAsking):
-            self._repeats = Repeats(rows, self._asking.hinted)
+        self._repeats = repeats_of(rows, self._asking)
         for seat in seats if self.drafter.wants_successors else ():
             self.drafter.recycle(seat.slot, _successors(seat.answer, slice(0, seat.answer.prompt)))
         self._late = True
@@ -217,7 +216,7 @@ class Engine:
         self.drafter.absorb(view, outcomes)
         if self._asking:
             self._asking.learn(_launched(self._now, fresh, asked, outcomes, seats, self._late))
-            if shadows and self._asking.resting:
+            if shadows and self._repeats and self._asking.resting:
                 self._repeats.step(seats)
                 shadows.step(seats, self._device.spare)
                 self._now += max(0.0, shadows._took - self._device.spare)

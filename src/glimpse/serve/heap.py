@@ -1,7 +1,7 @@
 """What a server's garbage collector looks at: only what came since the server was made ready.
 
 A full collection looks at every object there is, which are a quarter of a million once torch and a model are loaded,
-and no thread runs meanwhile: 0.1 to 0.5 s in which nobody's text goes on, every ten seconds or so under load. What is
+and no thread runs meanwhile: more than a tenth of a second in which nobody's text goes on (docs/server.md). What is
 there when the server begins is there until it ends, so it is taken out of collections (`gc.freeze`).
 """
 

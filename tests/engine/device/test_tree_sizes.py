@@ -32,21 +32,22 @@ def ran(launcher: Launcher, *nodes: int) -> int:
     return launcher.trees(TreeMove(nodes, (1,) * len(nodes), np.zeros(1, np.int64)))[1]
 
 
+def uneven(rows: int, mean: int) -> list[int]:
+    """Nodes of so many rows, of which the first has twice the mean and the others share the rest."""
+    if rows == 1:
+        return [mean]
+    each, more = divmod((rows - 2) * mean, rows - 1)
+    return [2 * mean, *(each + (row < more) for row in range(rows - 1))]
+
+
 @pytest.mark.parametrize("rows", [1, 3, 8])
 def test_small_steps_run_as_it_is_said_of_them(launcher, rows):
     sizes = launcher.tree_sizes
     for nodes in range(1, FREE // rows):
         said = sizes.run_with(rows, rows * (1 + nodes))
         assert ran(launcher, *[nodes] * rows) <= said <= FREE
-        most = min(2 * nodes, 63)
-        rest = rows * nodes - most
-        if rows == 1 or most == 2 * nodes:
-            uneven = (
-                [nodes]
-                if rows == 1
-                else [most, *(rest // (rows - 1) + (row < rest % (rows - 1)) for row in range(rows - 1))]
-            )
-            assert ran(launcher, *uneven) == said
+        if rows == 1 or 2 * nodes < FREE:
+            assert ran(launcher, *uneven(rows, nodes)) == said
     assert sizes.run_with(rows, 2 * FREE - 1) == node_bucket(2 * FREE - 1), "as they will once they are asked for"
 
 

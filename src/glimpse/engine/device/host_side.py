@@ -10,13 +10,13 @@ from glimpse.engine.device.core import Core
 from glimpse.engine.device.host_drafts import host_drafts
 from glimpse.engine.device.paces import AnyPace
 from glimpse.engine.device.prompt_topk import Hearing, prompt_topk, worth_hearing
-from glimpse.engine.device.repeats import Repeats
+from glimpse.engine.device.repeats import repeats_of
 from glimpse.engine.device.seats import Seat
 from glimpse.engine.device.settle import Launched
 from glimpse.engine.device.shadows import shadows_of
 from glimpse.engine.device.steps import AnyMove
 from glimpse.engine.device.turns import turns_of
-from glimpse.engine.device.watched import WatchedAsking, asking_of
+from glimpse.engine.device.watched import asking_of
 from glimpse.engine.parts import Parts
 from glimpse.engine.request import Request
 
@@ -38,8 +38,7 @@ class HostSide:
         self.topk, self._late = prompt_topk(parts), late_of(parts.drafter)
         self._hearing = Hearing()
         self.shadows = shadows_of(parts, self.asking, core.rows.most, self.topk)
-        watched = self.asking if self.shadows and isinstance(self.asking, WatchedAsking) else None
-        self.repeats = Repeats(parts.rows, watched.hinted) if watched else None
+        self.repeats = repeats_of(parts.rows, self.asking) if self.shadows else None
 
     @property
     def own(self) -> bool:
@@ -126,8 +125,10 @@ class HostSide:
         if self.asking is None or not self.asking.resting:
             if begun:
                 read_on(self._late.readers, RowView(self._parts.rows, tuple(seat.slot for seat in seats)))
-        elif self.shadows and self.repeats:
+            return
+        if self.repeats:
             self.repeats.step(seats)
+        if self.shadows:
             self.shadows.step(seats, waited)
 
     def learn(self, launched: Launched) -> None:
@@ -142,6 +143,7 @@ class HostSide:
 
     def leave(self, slot: int) -> None:
         """Another request will have the row."""
-        if self.shadows and self.repeats:
-            self.shadows.leave(slot)
+        if self.repeats:
             self.repeats.leave(slot)
+        if self.shadows:
+            self.shadows.leave(slot)

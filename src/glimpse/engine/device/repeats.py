@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from glimpse.cache.rows import Rows
 from glimpse.drafting.compiled import compiled
 from glimpse.drafting.hashing import bucket_of
+from glimpse.engine.device.asking import Asking
 from glimpse.engine.device.seats import Seat
+from glimpse.engine.device.watched import WatchedAsking
 
 EVERY = 16
 """Steps from one look at the texts to the next."""
@@ -72,6 +74,11 @@ class Repeats:
     def _read(self, slots: _Ints) -> None:
         own = self._rows.arrays
         _follow(slots, own.tokens, self._rows.prompt_len.numpy(), own.committed, self._tables, self._known, self._new)
+
+
+def repeats_of(rows: Rows, asking: Asking | None) -> Repeats | None:
+    """Those that tell `asking`, where it listens."""
+    return Repeats(rows, asking.hinted) if isinstance(asking, WatchedAsking) else None
 
 
 @compiled
